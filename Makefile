@@ -1,0 +1,35 @@
+# `make test` on a machine with Python, a C++ compiler, make and git: everything else is installed into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+# Build back ends are pinned too: pip reads this in its isolated build environments as well.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: test lint types demo bench clean
+
+test: lint types
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+demo: $(READY)
+	$(BIN)/python examples/core_without_lightning.py
+
+bench: $(READY)
+	$(BIN)/python benchmarks/bench_query_vs_the_papers_stack.py
+
+$(READY): pyproject.toml constraints.txt tools/install_torch_cluster.py
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --upgrade pip
+	$(BIN)/python -m pip install --editable ".[dev]"
+	$(BIN)/python tools/install_torch_cluster.py
+	touch $@
+
+clean:
+	rm -rf .venv out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,227 @@
+"""Exact search that looks only where a neighbor can be.
+
+The pool is cut into the Voronoi cells of a few hundred centers. Two facts say how near a point x of cell a can come to
+any point of cell b, with r_b the radius of b:
+
+    |x - c_b| - r_b                                        the ball around c_b
+    (|x - c_b|² - |x - c_a|²) / (2 |c_a - c_b|)            the plane halfway between the centers
+
+A first look at the cells around each point bounds the distance of its last neighbor; cells that cannot come that near
+are left out. On the hidden layer of a trained network about a tenth of all distances remains; on points without any
+structure all of them do, and the answer is the same.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lightning_diffal.graph.precision import search_error
+from lightning_diffal.graph.ragged import run_positions, run_starts
+
+# Entries of the table "may this point have a neighbor in that cell", one byte each, and of one float32 tile.
+TABLE_ENTRIES = 2**25
+TILE_ENTRIES = 2**21
+# Neighbors held for a block of rows before the far ones are dropped, 24 bytes each.
+FOUND_ENTRIES = 2**22
+# The first look at a point's surroundings: this many points, in at most so many cells.
+FIRST_LOOK = 1024
+NEAR_CELLS = 48
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The points in the order of their cells: cell j holds positions [start[j], start[j] + size[j])."""
+
+    order: Int[Tensor, " n"]
+    points: Float[Tensor, "n d"]
+    offset: Float[Tensor, "n d"]  # from the center of the cell
+    norm: Float[Tensor, " n"]
+    home: Int[Tensor, " n"]
+    center: Float[Tensor, "m d"]
+    center_distance: Float[Tensor, "m m"]
+    radius: Float[Tensor, " m"]
+    start: Int[Tensor, " m"]
+    size: Int[Tensor, " m"]
+
+
+def search_cells(
+    points: Float[Tensor, "n d"], count: int, progress: Callable[[Sequence[int]], Iterable[int]]
+) -> tuple[Int[Tensor, "n count"], Float[Tensor, " n"]]:
+    """The `count` nearest points of each point, itself among them, and the spread its float32 error grows with.
+
+    Distances are taken from offsets to a center nearby, so that the spread is the size of the cells a point has looked
+    into and not its norm: clusters far from the origin cost no precision.
+
+    Cost: between O(n^1.5 d) and O(n² d) distances. Memory beside the result: O(n d) for the sorted copies and about
+    200 MiB of tables and tiles.
+    """
+    cells = cut(points)
+    farthest = first_look(cells, count)
+    found = torch.empty(len(points), count, dtype=torch.long, device=points.device)
+    spread = torch.empty_like(farthest)
+    height = max(1, TABLE_ENTRIES // len(cells.center))
+    for start in progress(range(0, len(points), height)):
+        rows = slice(start, min(start + height, len(points)))
+        nearest, spread[cells.order[rows]] = nearest_of_rows(cells, rows, farthest[rows], count)
+        found[cells.order[rows]] = cells.order[nearest]
+    return found, spread
+
+
+def cut(points: Float[Tensor, "n d"]) -> Cells:
+    # A fixed seed: the cells decide how fast the search is, not what it finds.
+    generator = torch.Generator(device=points.device).manual_seed(0)
+    number = int(2 * len(points) ** 0.5)
+
+    def sample(size: int) -> Float[Tensor, "s d"]:
+        return points[torch.randperm(len(points), generator=generator, device=points.device)[:size]]
+
+    center = sample(number)
+    for _ in range(2):
+        some = sample(32 * number)
+        home = nearest_center(some, center)
+        members = torch.bincount(home, minlength=number)[:, None]
+        moved = torch.zeros_like(center).index_add_(0, home, some) / members.clamp_min(1)
+        center = torch.where(members > 0, moved, center)
+    home, order = nearest_center(points, center).sort(stable=True)
+    ordered = points[order]
+    offset = ordered - center[home]
+    size = torch.bincount(home, minlength=number)
+    return Cells(
+        order=order,
+        points=ordered,
+        offset=offset,
+        norm=ordered.norm(dim=1),
+        home=home,
+        center=center,
+        center_distance=torch.cdist(center, center, compute_mode="donot_use_mm_for_euclid_dist"),
+        radius=torch.zeros_like(center[:, 0]).scatter_reduce_(0, home, offset.norm(dim=1), "amax"),
+        start=run_starts(size),
+        size=size,
+    )
+
+
+def nearest_center(points: Float[Tensor, "s d"], center: Float[Tensor, "m d"]) -> Int[Tensor, " s"]:
+    half_square = center.square().sum(dim=1) / 2
+    height = max(1, TILE_ENTRIES // len(center))
+    return torch.cat(
+        [torch.addmm(half_square, rows, center.T, alpha=-1).argmin(dim=1) for rows in points.split(height)]
+    )
+
+
+def first_look(cells: Cells, count: int) -> Float[Tensor, " n"]:
+    """For each point a squared distance within which there are at least `count` points."""
+    dimensions = cells.points.shape[1]
+    near = cells.center_distance.topk(min(NEAR_CELLS, len(cells.center)), largest=False).indices  # (m, near)
+    seen = cells.size[near].cumsum(dim=1)
+    enough = ((seen < max(FIRST_LOOK, 4 * count)).sum(dim=1) + 1).tolist()
+    # No two points are farther apart than this.
+    farthest = (4 * cells.norm.amax().square()).expand_as(cells.norm).clone()
+    for cell, (start, size) in enumerate(zip(cells.start.tolist(), cells.size.tolist(), strict=True)):
+        around = near[cell, : enough[cell]]
+        others = run_positions(cells.start[around], cells.size[around])
+        width = len(others) // 4
+        if size == 0 or width < count:
+            continue
+        candidates = cells.points[others[: 4 * width]] - cells.center[cell]
+        half_square = candidates.square().sum(dim=1) / 2
+        for rows in split(start, start + size, TILE_ENTRIES // (4 * width)):
+            offset = cells.offset[rows]
+            nearness = torch.addmm(half_square, offset, candidates.T, alpha=-1)
+            # The best of every four: fewer to sort, and still `count` different points.
+            last = nearness.view(-1, 4, width).amin(dim=1).topk(count, largest=False).values[:, -1]
+            square = offset.square().sum(dim=1)
+            distance = (2 * last + square).clamp_min(0)
+            farthest[rows] = distance + search_error(square.sqrt(), cells.norm[rows], distance, dimensions)
+    return farthest
+
+
+def nearest_of_rows(
+    cells: Cells, rows: slice, farthest: Float[Tensor, " b"], count: int
+) -> tuple[Int[Tensor, "b count"], Float[Tensor, " b"]]:
+    """Positions of the `count` nearest points of the points at `rows`, all of them within `farthest`."""
+    points, norm = cells.points[rows], cells.norm[rows]
+    table, spread = reachable(cells, rows, farthest)
+    limit = farthest + search_error(spread, norm, farthest, points.shape[1])
+    found = Nearest(len(points), count)
+    for cell, (start, size) in enumerate(zip(cells.start.tolist(), cells.size.tolist(), strict=True)):
+        visitors = table[cell].nonzero()[:, 0]
+        if size == 0 or len(visitors) == 0:
+            continue
+        members = cells.offset[start : start + size]
+        half_square = members.square().sum(dim=1) / 2
+        for part in visitors.split(max(1, TILE_ENTRIES // size)):
+            # |y|²/2 - x·y, both from this cell's center: half the squared distance, less |x|²/2.
+            offset = points[part] - cells.center[cell]
+            nearness = torch.addmm(half_square, offset, members.T, alpha=-1)  # (visitors, size)
+            square = offset.square().sum(dim=1)
+            near_enough = (limit[part] - square) / 2
+            # Few visitors find anything: most are sent away by the minimum alone.
+            lucky = (nearness.amin(dim=1) <= near_enough).nonzero()[:, 0]
+            nearness = nearness[lucky]
+            row, member = (nearness <= near_enough[lucky][:, None]).nonzero(as_tuple=True)
+            visitor = lucky[row]
+            found.add(part[visitor], start + member, 2 * nearness[row, member] + square[visitor])
+    return found.positions(), spread
+
+
+def reachable(
+    cells: Cells, rows: slice, farthest: Float[Tensor, " b"]
+) -> tuple[Bool[Tensor, "m b"], Float[Tensor, " b"]]:
+    """Whether the points at `rows` may have a neighbor in each cell, and the largest radius of the cells that may."""
+    table = torch.empty(len(cells.center), len(farthest), dtype=torch.bool, device=farthest.device)
+    spread = torch.empty_like(farthest)
+    center_square = cells.center.square().sum(dim=1)[:, None]
+    for part in split(0, len(farthest), TILE_ENTRIES // len(cells.center)):
+        here = slice(rows.start + part.start, rows.start + part.stop)
+        home, norm = cells.home[here], cells.norm[here]
+        # These products are taken from the common origin; centers lie no farther out than the farthest point.
+        error = search_error(norm, norm, farthest[part], cells.points.shape[1])
+        limit = (farthest[part] + error).sqrt()
+        # Both bounds say what |x - c_b|² must stay below, written without |x|², roots and divisions.
+        to_center = torch.addmm(center_square, cells.center, cells.points[here].T, alpha=-2)  # (m, part)
+        plane = torch.addcmul(to_center.gather(0, home[None]), cells.center_distance[home].T, 2 * limit)
+        ball = (cells.radius[:, None] + limit).square_().sub_(norm.square())
+        torch.lt(to_center, torch.minimum(plane, ball, out=ball).add_(2 * error), out=table[:, part])
+        spread[part] = (table[:, part] * cells.radius[:, None]).amax(dim=0)
+    return table, spread
+
+
+class Nearest:
+    """The `count` nearest found so far for each of a block of rows."""
+
+    def __init__(self, num_rows: int, count: int) -> None:
+        self.num_rows, self.count = num_rows, count
+        self.found: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.held = 0
+
+    def add(self, row: Int[Tensor, " s"], position: Int[Tensor, " s"], distance: Float[Tensor, " s"]) -> None:
+        self.found.append((row, position, distance))
+        self.held += len(row)
+        # Where very many points lie equally far, all of them come this way.
+        if self.held > FOUND_ENTRIES + self.num_rows * self.count:
+            row, position, distance, rank = self.ranked()
+            kept = rank < self.count
+            self.found = [(row[kept], position[kept], distance[kept])]
+            self.held = int(kept.sum())
+
+    def positions(self) -> Int[Tensor, "b count"]:
+        _, position, _, rank = self.ranked()
+        return position[rank < self.count].view(self.num_rows, self.count)
+
+    def ranked(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """All that was found, by row and then by distance, with its rank in the row."""
+        row, position, distance = (torch.cat(column) for column in zip(*self.found, strict=True))
+        # The bits of floats that are not negative sort as the floats do, so one integer sort orders by both.
+        order = ((row << 32) | distance.clamp_min(0).view(torch.int32)).sort().indices
+        row = row[order]
+        start = run_starts(torch.bincount(row, minlength=self.num_rows))
+        rank = torch.arange(len(row), device=row.device) - start[row]
+        return row, position[order], distance[order], rank
+
+
+def split(start: int, stop: int, height: int) -> list[slice]:
+    height = max(1, height)
+    return [slice(begin, min(begin + height, stop)) for begin in range(start, stop, height)]

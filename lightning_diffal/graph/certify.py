@@ -1,0 +1,107 @@
+"""From candidates of a float32 search to the exact neighbors: same points, same order, whoever searched.
+
+Distances are taken anew from differences, Σ (x - y)², in float64; ties go to the lower index. A row is certain when its
+k-th neighbor is nearer than any point the search may have left out, given how far its arithmetic can be wrong. The few
+rows that are not certain are searched again, without shortcuts.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lightning_diffal.graph.lowest import lowest
+from lightning_diffal.graph.precision import search_error, wide_dtype
+
+# Bytes of differences held at a time.
+DIFFERENCE_BYTES = 2**26
+
+
+def squared_distances(x: Float[Tensor, " b #m d"], y: Float[Tensor, "#b m d"]) -> Float[Tensor, "b m"]:
+    wide = wide_dtype(x.device)
+    return (x.to(wide) - y.to(wide)).square_().sum(dim=2)
+
+
+def certify(
+    points: Float[Tensor, "n d"], candidates: Int[Tensor, "n m"], spread: Float[Tensor, " n"], neighbors: int
+) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
+    """The `neighbors` nearest of each point, itself excluded, and their squared distances.
+
+    Args:
+        points: In the units of the search, so that its error bound applies.
+        candidates: What the search found: the nearest m by its own arithmetic, the point itself among them or not.
+        spread: What the error of the search grows with, see `search_error`.
+    """
+    count, dimensions = candidates.shape[1], points.shape[1]
+    nearest = torch.empty(len(points), neighbors, dtype=torch.long, device=points.device)
+    distance = torch.empty(len(points), neighbors, dtype=wide_dtype(points.device), device=points.device)
+    certain = torch.empty(len(points), dtype=torch.bool, device=points.device)
+    height = max(1, DIFFERENCE_BYTES // (8 * count * dimensions))
+    for start in range(0, len(points), height):
+        rows = torch.arange(start, min(start + height, len(points)), device=points.device)
+        index, ranked = by_distance(points, rows, candidates[rows])
+        nearest[rows], distance[rows] = index[:, :neighbors], ranked[:, :neighbors]
+        # Itself, at an infinite distance, stands last: the farthest candidate is the one before, or the last.
+        itself = ranked[:, -1].isinf()
+        last, kth = torch.where(itself, ranked[:, -2], ranked[:, -1]), ranked[:, neighbors - 1]
+        certain[rows] = kth + error_of(points, rows, spread, kth) < last - error_of(points, rows, spread, last)
+    if count < len(points):
+        doubtful = (~certain).nonzero()[:, 0]
+        nearest[doubtful], distance[doubtful] = search_directly(points, doubtful, neighbors)
+    return nearest, distance
+
+
+def by_distance(
+    points: Float[Tensor, "n d"], rows: Int[Tensor, " b"], candidates: Int[Tensor, "b m"]
+) -> tuple[Int[Tensor, "b m"], Float[Tensor, "b m"]]:
+    """Candidates by distance, then by index; the row itself last, at an infinite distance."""
+    index = candidates.sort(dim=1).values
+    distance = squared_distances(points[rows][:, None], points[index])
+    distance.masked_fill_(index == rows[:, None], float("inf"))
+    distance, order = distance.sort(dim=1, stable=True)
+    return index.gather(1, order), distance
+
+
+def error_of(
+    points: Float[Tensor, "n d"], rows: Int[Tensor, " b"], spread: Float[Tensor, " n"], distance: Float[Tensor, " b"]
+) -> Float[Tensor, " b"]:
+    return search_error(spread[rows], points[rows].norm(dim=1), distance, points.shape[1])
+
+
+def search_directly(
+    points: Float[Tensor, "n d"], rows: Int[Tensor, " r"], neighbors: int
+) -> tuple[Int[Tensor, "r k"], Float[Tensor, "r k"]]:
+    """The neighbors of a few points by all differences. Cost: O(r n d) without matrix products."""
+    nearest = torch.empty(len(rows), neighbors, dtype=torch.long, device=points.device)
+    distance = torch.empty(len(rows), neighbors, dtype=wide_dtype(points.device), device=points.device)
+    width = max(1, DIFFERENCE_BYTES // (8 * points.shape[1]))
+    height = max(1, DIFFERENCE_BYTES // (8 * len(points) * points.shape[1]))
+    for start in range(0, len(rows), height):
+        here = rows[start : start + height]
+        to_all = torch.cat(
+            [squared_distances(points[here][:, None], part[None]) for part in points.split(width)], dim=1
+        )
+        to_all.scatter_(1, here[:, None], float("inf"))
+        chosen = lowest(to_all, neighbors)
+        nearest[start : start + height], distance[start : start + height] = by_distance(points, here, chosen)
+    return nearest, distance
+
+
+def surplus_copies(points: Float[Tensor, "n d"], most: int) -> tuple[Bool[Tensor, " n"], Int[Tensor, " n"]]:
+    """Which points coincide with at least `most` points of lower index, and for each point the first it coincides with.
+
+    Such points are nobody's neighbors, since ties go to the lower index. Without them no point has more than `most`
+    copies, and no search meets a distance shared by thousands.
+    """
+    bits = (points + 0.0).view(torch.int32 if points.dtype == torch.float32 else torch.int64).long()  # -0.0 becomes 0.0
+    generator = torch.Generator(device=points.device).manual_seed(0)
+    factor = torch.randint(-(2**62), 2**62, bits.shape[1:], generator=generator, device=points.device)
+    # Sums of integers wrap around and do not round: equal rows have equal hashes.
+    hashes, order = (bits * (factor | 1)).sum(dim=1).sort(stable=True)
+    new = torch.ones_like(hashes, dtype=torch.bool)
+    new[1:] = (hashes[1:] != hashes[:-1]) | (points[order[1:]] != points[order[:-1]]).any(dim=1)
+    run = new.cumsum(0) - 1
+    head = new.nonzero()[:, 0][run]
+    surplus, first = torch.empty_like(new), torch.empty_like(order)
+    surplus[order] = torch.arange(len(order), device=order.device) - head >= most
+    first[order] = order[head]
+    return surplus, first

@@ -1,0 +1,28 @@
+"""Candidates for the nearest neighbors by faiss, exact search on the CPU."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lightning_diffal.graph.exact import Progress
+
+BLOCK = 8192
+
+
+def search_faiss(
+    points: Float[Tensor, "n d"], count: int, progress: Progress
+) -> tuple[Int[Tensor, "n count"], Float[Tensor, " n"]]:
+    """The `count` nearest points of each point, itself among them, and the spread its float32 error grows with.
+
+    faiss-cpu reads host memory: points on another device are copied there, and the answer back.
+    Cost: n² distances.
+    """
+    import faiss  # noqa: PLC0415, an extra
+
+    host = points.cpu().numpy()
+    index = faiss.IndexFlatL2(host.shape[1])
+    index.add(host)
+    found = torch.empty(len(host), count, dtype=torch.long, device=points.device)
+    for start in progress(range(0, len(host), BLOCK)):
+        found[start : start + BLOCK] = torch.from_numpy(index.search(host[start : start + BLOCK], count)[1])
+    return found, points.norm(dim=1)

@@ -1,0 +1,44 @@
+"""How exact the arithmetic is: what is summed wide, and how far a float32 search can be wrong."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+# One rounding in float32 changes a number by at most this share of it.
+FLOAT32_ROUNDING = 2.0**-24
+
+
+def wide_dtype(device: torch.device) -> torch.dtype:
+    """The type for sums whose last digits decide between two points: float64 wherever the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def search_error(
+    spread: Float[Tensor, "*b"], norm: Float[Tensor, "*b"], squared_distance: Float[Tensor, "*b"], dimensions: int
+) -> Float[Tensor, "*b"]:
+    """How far ρ = |x|² + |y|² - 2x·y in float32 may be from the true squared distance of x and y.
+
+    ε = 2 (d + 8) u (2s + √ρ)² is the bound of a dot product of d terms, where s ≥ |x| and |y| ≤ s + √ρ, both taken from
+    the origin the search works with. 8u|x|√ρ + 8u²|x|² is what storing x and y in float32 may add.
+    A direct search, Σ (x - y)², errs less than that.
+    """
+    distance = squared_distance.sqrt()
+    rounding = FLOAT32_ROUNDING * norm
+    return 2 * (dimensions + 8) * FLOAT32_ROUNDING * (2 * spread + distance).square() + 8 * rounding * (
+        distance + rounding
+    )
+
+
+@contextmanager
+def full_float32(device: torch.device) -> Iterator[None]:
+    """Matrix products in float32 as float32: neither autocast nor the user's TF32 or bfloat16 setting applies."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)

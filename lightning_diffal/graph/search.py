@@ -1,0 +1,96 @@
+"""Exact nearest neighbors: choose a backend, let it find candidates, settle them."""
+
+import logging
+import math
+from importlib.util import find_spec
+from typing import Literal, TypeAlias
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lightning_diffal.graph.certify import certify, surplus_copies
+from lightning_diffal.graph.cluster import CUDA_MOST, search_cluster
+from lightning_diffal.graph.exact import Progress, search_torch
+from lightning_diffal.graph.faiss import search_faiss
+from lightning_diffal.graph.precision import full_float32, wide_dtype
+
+Backend: TypeAlias = Literal["auto", "torch", "cluster", "faiss"]
+
+log = logging.getLogger(__name__)
+
+# Candidates beyond the neighbors and the point itself. More make fewer rows doubtful, and every row dearer.
+SPARE = 4
+EXTRAS = {"cluster": "torch_cluster", "faiss": "faiss"}
+
+
+def default_neighbors(num_nodes: int) -> int:
+    """K = ⌈2 ln n⌉: a random graph of this degree is connected with high probability. At most n - 1, at least 1."""
+    return max(1, min(math.ceil(2 * math.log(max(num_nodes, 1))), num_nodes - 1))
+
+
+def nearest_neighbors(
+    points: Float[Tensor, "n d"], neighbors: int, backend: Backend, progress: Progress
+) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
+    """The `neighbors` nearest of each point, nearest first, and their squared distances up to a common factor."""
+    backend = choose_backend(points, neighbors + 1 + SPARE, backend)
+    scaled = unit_scale(points)
+    surplus, first = surplus_copies(scaled, most=neighbors + 1)
+    if not surplus.any():
+        return search(scaled, neighbors, backend, progress)
+    # A surplus copy has k copies of lower index, all at distance 0: the neighbors of the first, and the first itself.
+    kept, extra = (~surplus).nonzero()[:, 0], surplus.nonzero()[:, 0]
+    nearest = torch.empty(len(points), neighbors, dtype=torch.long, device=points.device)
+    distance = torch.zeros(len(points), neighbors, dtype=wide_dtype(points.device), device=points.device)
+    of_kept, distance[kept] = search(scaled[kept], neighbors, backend, progress)
+    nearest[kept] = kept[of_kept]
+    nearest[extra] = torch.cat([first[extra, None], nearest[first[extra]][:, :-1]], dim=1)
+    return nearest, distance
+
+
+def search(
+    points: Float[Tensor, "n d"], neighbors: int, backend: Backend, progress: Progress
+) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
+    count = min(len(points), neighbors + 1 + SPARE)
+    centered = (points - points.mean(dim=0)).float()
+    with full_float32(points.device):
+        if backend == "cluster":
+            candidates, spread = search_cluster(centered, count)
+        elif backend == "faiss":
+            candidates, spread = search_faiss(centered, count, progress)
+        else:
+            candidates, spread = search_torch(centered, count, progress)
+    return certify(points, candidates, spread, neighbors)
+
+
+def unit_scale(points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """The points divided by a power of two, so that no square overflows; weights do not depend on the unit."""
+    largest = float(points.abs().amax())
+    return points if largest == 0 else torch.ldexp(points, torch.full_like(points[:1, :1], -math.frexp(largest)[1]))
+
+
+def choose_backend(points: Float[Tensor, "n d"], count: int, backend: Backend) -> Backend:
+    """The backend asked for, if it can serve, or the fastest by measurement (benchmarks/bench_graph_backends.py)."""
+    on_cuda = points.device.type == "cuda"
+    if backend not in ("auto", "torch", *EXTRAS):
+        raise ValueError(f'build_graph(backend={backend!r}): "auto", "torch", "cluster" or "faiss" is needed.')
+    if backend in EXTRAS and find_spec(EXTRAS[backend]) is None:
+        raise ModuleNotFoundError(
+            f"build_graph(backend={backend!r}): {EXTRAS[backend]} is not installed. "
+            f"`pip install lightning-diffal[{backend}]` installs it"
+            + (", with --no-build-isolation and after torch: see the README." if backend == "cluster" else ".")
+            + ' backend="torch" gives the same graph without it.'
+        )
+    if backend == "cluster" and on_cuda and count > CUDA_MOST:
+        raise ValueError(
+            f'build_graph(neighbors={count - 1 - SPARE}, backend="cluster"): torch-cluster finds at most '
+            f'{CUDA_MOST - 1 - SPARE} neighbors on CUDA. backend="torch" has no such limit.'
+        )
+    if backend != "auto":
+        return backend
+    if on_cuda and find_spec("torch_cluster") is not None and count <= CUDA_MOST:
+        chosen, reason = "cluster", "its kernel never stores a distance"
+    else:
+        chosen, reason = "torch", "the fastest here"
+    log.debug("build_graph: backend %r for n=%d, d=%d on %s: %s", chosen, *points.shape, points.device, reason)
+    return chosen  # type: ignore[return-value]

@@ -1,0 +1,66 @@
+"""Known labels: one class for each point, `UNLABELED` where nobody has said it yet."""
+
+from typing import Final
+
+import torch
+from torch import Tensor
+
+UNLABELED: Final = -1
+
+
+def check_labels(caller: str, labels: Tensor, num_nodes: int, num_classes: int, device: torch.device) -> None:
+    """Refuse labels that are not one integer in [-1, num_classes) for each of `num_nodes` points on `device`."""
+    if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 1:
+        raise ValueError(f"{caller}(num_classes={num_classes!r}): a whole number of classes, at least 1, is needed.")
+    if not isinstance(labels, Tensor):
+        raise ValueError(f"{caller}(labels=...): a tensor is needed, {type(labels).__name__} was given.")
+    if labels.dtype.is_floating_point or labels.dtype.is_complex or labels.dtype == torch.bool:
+        raise ValueError(
+            f"{caller}(labels=...): integers are needed, {labels.dtype} was given. Unlabeled is {UNLABELED}."
+        )
+    if labels.shape != (num_nodes,):
+        raise ValueError(
+            f"{caller}(labels=...): one label for each of the graph's {num_nodes} points is needed, "
+            f"shape {tuple(labels.shape)} was given."
+        )
+    if labels.device != device:
+        raise ValueError(
+            f"{caller}(labels=...): labels are on {labels.device}, the graph is on {device}. Move one of them."
+        )
+    wrong = ((labels < UNLABELED) | (labels >= num_classes)).nonzero()[:, 0]
+    if len(wrong):
+        first = int(wrong[0])
+        raise ValueError(
+            f"{caller}(labels=...): {len(wrong)} of {num_nodes} labels are outside [{UNLABELED}, {num_classes}), "
+            f"the first is {int(labels[first])} at index {first}. Classes count from 0; unlabeled is {UNLABELED}."
+        )
+
+
+def check_probabilities(
+    caller: str, soft_labels: Tensor, num_nodes: int, num_classes: int, device: torch.device
+) -> None:
+    """Refuse soft labels that are not one probability for each point and class."""
+    if not isinstance(soft_labels, Tensor) or not soft_labels.dtype.is_floating_point:
+        raise ValueError(f"{caller}(soft_labels=...): a floating-point tensor of probabilities is needed.")
+    if soft_labels.shape != (num_nodes, num_classes):
+        raise ValueError(
+            f"{caller}(soft_labels=...): shape ({num_nodes}, {num_classes}) is needed, one probability for each "
+            f"point and class, {tuple(soft_labels.shape)} was given."
+        )
+    if soft_labels.device != device:
+        raise ValueError(f"{caller}(soft_labels=...): they are on {soft_labels.device}, the graph is on {device}.")
+    # A softmax in bfloat16 sums to 1 within about 0.01. NaN fails both comparisons.
+    rows = soft_labels.float()
+    right = ((rows >= 0).all(dim=1)) & ((rows.sum(dim=1) - 1).abs() <= 0.02)
+    wrong = (~right).nonzero()[:, 0]
+    if len(wrong):
+        raise ValueError(
+            f"{caller}(soft_labels=...): {len(wrong)} of {num_nodes} rows are not probabilities that sum to 1, "
+            f"the first is row {int(wrong[0])}. Logits need a softmax first."
+        )
+
+
+def check_count(caller: str, name: str, value: int) -> None:
+    """Refuse what is not a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{caller}({name}={value!r}): a whole number of at least 1 is needed.")
