@@ -1,4 +1,4 @@
-"""How much cheaper is a query than with what the paper used: scikit-learn neighbors, SciPy products, argsort?
+"""How much cheaper a query is than with what the paper used: scikit-learn neighbors, SciPy products, argsort.
 
 Every measurement is a process of its own, cold, and the sides take turns. Peak memory is the process's own, above what
 it held once the data was loaded. Both sides must choose the same points.
@@ -8,7 +8,6 @@ Usage: python benchmarks/bench_query_vs_the_papers_stack.py [--settings mnist ci
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -92,8 +91,8 @@ def row(name: str, side: str, runs: list[dict[str, Any]], same: str) -> str:
     if side == "faiss":
         return f"| {name} | faiss exact | {graph} | | | | {spread([run['peak'] for run in runs], 0)} | |"
     query, choice = spread([run["query"] for run in runs]), spread([1000 * run["choice"] for run in runs])
-    total = spread([run["graph"] + run["query"] for run in runs])
-    return f"| {name} | {side} | {graph} | {query} | {choice} | {total} | {spread([r['peak'] for r in runs], 0)} | {same} |"
+    total, peak = spread([run["graph"] + run["query"] for run in runs]), spread([run["peak"] for run in runs], 0)
+    return f"| {name} | {side} | {graph} | {query} | {choice} | {total} | {peak} | {same} |"
 
 
 def spread(values: list[float], digits: int = 2) -> str:
@@ -105,11 +104,13 @@ def ratios(name: str, results: dict[str, list[dict[str, Any]]]) -> str:
     def median(side: str, *parts: str) -> float:
         return statistics.median(sum(run[part] for part in parts) for run in results[side])
 
-    graph, total = (median("paper", *p) / median("ours", *p) for p in (("graph",), ("graph", "query")))
-    choice, faiss = median("paper", "choice") / median("ours", "choice"), median("faiss", "graph") / median("ours", "graph")
+    def ratio(*parts: str) -> float:
+        return median("paper", *parts) / median("ours", *parts)
+
+    faiss = median("faiss", "graph") / median("ours", "graph")
     return (
-        f"| {name} | **ratio** | {graph:.1f} (faiss {faiss:.1f}) | {median('paper', 'query') / median('ours', 'query'):.1f} "
-        f"| {choice:.1f} | {total:.1f} | {median('paper', 'peak') / median('ours', 'peak'):.1f} | |"
+        f"| {name} | **ratio** | {ratio('graph'):.1f} (faiss {faiss:.1f}) | {ratio('query'):.1f} "
+        f"| {ratio('choice'):.1f} | {ratio('graph', 'query'):.1f} | {ratio('peak'):.1f} | |"
     )
 
 
@@ -231,7 +232,9 @@ def faiss_graph(embedding: Any, label: Any, known: Any, setting: Setting, folder
 
 
 def peak_memory() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """The most this process has held so far, in MiB; `ru_maxrss` would count what its parent held."""
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 
 
 if __name__ == "__main__":

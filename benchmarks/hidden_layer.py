@@ -1,7 +1,7 @@
 """Embeddings like those of a trained classifier's hidden layer, of any size, without training one.
 
-Each class is a curved sheet of a few dimensions; a random ReLU layer bends them all into d dimensions. At n = 50,000 and
-d = 20 the intrinsic dimension (Levina & Bickel, 20 neighbors) is 6.1 and an exact search has to look at 10% of all
+Each class is a curved sheet of a few dimensions; a random ReLU layer bends them all into d dimensions. At n = 50,000
+and d = 20 the intrinsic dimension (Levina & Bickel, 20 neighbors) is 6.1 and an exact search has to look at 10% of all
 pairs; for 20 hidden units of a network trained on 200 and 2,000 MNIST digits it is 6.7 and 7.2, and 9% and 11%.
 """
 

@@ -18,12 +18,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from lightning_diffal.graph.lowest import in_groups, smallest
 from lightning_diffal.graph.precision import search_error
 from lightning_diffal.graph.ragged import run_positions, run_starts
 
 # Entries of the table "may this point have a neighbor in that cell", one byte each, and of one float32 tile.
 TABLE_ENTRIES = 2**25
-TILE_ENTRIES = 2**21
+TILE_ENTRIES = 2**19
 # Neighbors held for a block of rows before the far ones are dropped, 24 bytes each.
 FOUND_ENTRIES = 2**22
 # The first look at a point's surroundings: this many points, in at most so many cells.
@@ -48,38 +49,44 @@ class Cells:
 
 
 def search_cells(
-    points: Float[Tensor, "n d"], count: int, progress: Callable[[Sequence[int]], Iterable[int]]
+    cells: Cells, surroundings: "Surroundings", progress: Callable[[Sequence[int]], Iterable[int]]
 ) -> tuple[Int[Tensor, "n count"], Float[Tensor, " n"]]:
-    """The `count` nearest points of each point, itself among them, and the spread its float32 error grows with.
+    """The nearest points of each point, itself among them, and the spread its float32 error grows with.
 
     Distances are taken from offsets to a center nearby, so that the spread is the size of the cells a point has looked
     into and not its norm: clusters far from the origin cost no precision.
 
-    Cost: between O(n^1.5 d) and O(n² d) distances. Memory beside the result: O(n d) for the sorted copies and about
-    200 MiB of tables and tiles.
+    Cost: between O(n^1.5 d) and O(n² d) distances. Memory beside the result: O(n (d + count)) for sorted copies and the
+    first look, and about 200 MiB of tables and tiles.
     """
-    cells = cut(points)
-    farthest = first_look(cells, count)
-    found = torch.empty(len(points), count, dtype=torch.long, device=points.device)
-    spread = torch.empty_like(farthest)
+    found = torch.empty_like(surroundings.position)
+    spread = torch.empty_like(cells.norm)
     height = max(1, TABLE_ENTRIES // len(cells.center))
-    for start in progress(range(0, len(points), height)):
-        rows = slice(start, min(start + height, len(points)))
-        nearest, spread[cells.order[rows]] = nearest_of_rows(cells, rows, farthest[rows], count)
+    for start in progress(range(0, len(cells.points), height)):
+        rows = slice(start, min(start + height, len(cells.points)))
+        nearest, spread[cells.order[rows]] = nearest_of_rows(cells, surroundings, rows)
         found[cells.order[rows]] = cells.order[nearest]
     return found, spread
+
+
+def share_to_search(cells: Cells, surroundings: "Surroundings") -> float:
+    """The share of the pool that a point must be compared with after the first look, judged by two thousand of them."""
+    middle = len(cells.points) // 2
+    rows = slice(middle, min(middle + 2048, len(cells.points)))
+    table, _ = reachable(cells, surroundings, rows, surroundings.distance[rows].amax(dim=1))
+    return float((table * cells.size[:, None]).sum() / (len(cells.points) * table.shape[1]))
 
 
 def cut(points: Float[Tensor, "n d"]) -> Cells:
     # A fixed seed: the cells decide how fast the search is, not what it finds.
     generator = torch.Generator(device=points.device).manual_seed(0)
-    number = int(2 * len(points) ** 0.5)
+    number = int(1.5 * len(points) ** 0.5)
 
     def sample(size: int) -> Float[Tensor, "s d"]:
         return points[torch.randperm(len(points), generator=generator, device=points.device)[:size]]
 
     center = sample(number)
-    for _ in range(2):
+    for _ in range(5):
         some = sample(32 * number)
         home = nearest_center(some, center)
         members = torch.bincount(home, minlength=number)[:, None]
@@ -111,41 +118,55 @@ def nearest_center(points: Float[Tensor, "s d"], center: Float[Tensor, "m d"]) -
     )
 
 
-def first_look(cells: Cells, count: int) -> Float[Tensor, " n"]:
-    """For each point a squared distance within which there are at least `count` points."""
-    dimensions = cells.points.shape[1]
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """What a first look at the cells around each point has found."""
+
+    position: Int[Tensor, "n count"]  # the nearest there
+    distance: Float[Tensor, "n count"]
+    seen: Bool[Tensor, "m m"]  # whether the points of cell i have looked at cell j
+
+
+def first_look(cells: Cells, count: int) -> Surroundings:
     near = cells.center_distance.topk(min(NEAR_CELLS, len(cells.center)), largest=False).indices  # (m, near)
-    seen = cells.size[near].cumsum(dim=1)
-    enough = ((seen < max(FIRST_LOOK, 4 * count)).sum(dim=1) + 1).tolist()
-    # No two points are farther apart than this.
-    farthest = (4 * cells.norm.amax().square()).expand_as(cells.norm).clone()
+    gathered = cells.size[near].cumsum(dim=1)
+    enough = ((gathered < max(FIRST_LOOK, 16 * count)).sum(dim=1) + 1).tolist()
+    position = torch.zeros(len(cells.points), count, dtype=torch.long, device=cells.points.device)
+    # No two points are farther apart than this; it stays where too few were near.
+    distance = (4 * cells.norm.amax().square()).expand(position.shape).clone()
+    seen = torch.zeros_like(cells.center_distance, dtype=torch.bool)
     for cell, (start, size) in enumerate(zip(cells.start.tolist(), cells.size.tolist(), strict=True)):
         around = near[cell, : enough[cell]]
         others = run_positions(cells.start[around], cells.size[around])
-        width = len(others) // 4
-        if size == 0 or width < count:
+        if size == 0 or len(others) < count:
             continue
-        candidates = cells.points[others[: 4 * width]] - cells.center[cell]
-        half_square = candidates.square().sum(dim=1) / 2
-        for rows in split(start, start + size, TILE_ENTRIES // (4 * width)):
+        seen[cell, around] = True
+        candidates = cells.points.index_select(0, others).sub_(cells.center[cell])
+        candidates, half_square = in_groups(candidates)
+        for rows in split(start, start + size, TILE_ENTRIES // len(candidates)):
             offset = cells.offset[rows]
+            # |y|²/2 - x·y, both from this cell's center: half the squared distance, less |x|²/2.
             nearness = torch.addmm(half_square, offset, candidates.T, alpha=-1)
-            # The best of every four: fewer to sort, and still `count` different points.
-            last = nearness.view(-1, 4, width).amin(dim=1).topk(count, largest=False).values[:, -1]
-            square = offset.square().sum(dim=1)
-            distance = (2 * last + square).clamp_min(0)
-            farthest[rows] = distance + search_error(square.sqrt(), cells.norm[rows], distance, dimensions)
-    return farthest
+            place = smallest(nearness, count)
+            position[rows] = others[place]
+            distance[rows] = 2 * nearness.gather(1, place) + offset.square().sum(dim=1, keepdim=True)
+    return Surroundings(position, distance.clamp_min_(0), seen)
 
 
 def nearest_of_rows(
-    cells: Cells, rows: slice, farthest: Float[Tensor, " b"], count: int
+    cells: Cells, surroundings: Surroundings, rows: slice
 ) -> tuple[Int[Tensor, "b count"], Float[Tensor, " b"]]:
-    """Positions of the `count` nearest points of the points at `rows`, all of them within `farthest`."""
-    points, norm = cells.points[rows], cells.norm[rows]
-    table, spread = reachable(cells, rows, farthest)
-    limit = farthest + search_error(spread, norm, farthest, points.shape[1])
+    """Positions of the nearest points of the points at `rows`, and the largest radius of the cells they looked at."""
+    points, norm, home = cells.points[rows], cells.norm[rows], cells.home[rows]
+    position, known = surroundings.position[rows], surroundings.distance[rows]
+    count, dimensions = known.shape[1], points.shape[1]
+    farthest = known.amax(dim=1)
+    farthest = farthest + search_error(cells.radius[home], norm, farthest, dimensions)
+    table, spread = reachable(cells, surroundings, rows, farthest)
+    limit = farthest + search_error(spread, norm, farthest, dimensions)
     found = Nearest(len(points), count)
+    looked = surroundings.seen.any(dim=1)[home].nonzero()[:, 0]
+    found.add(looked.repeat_interleave(count), position[looked].flatten(), known[looked].flatten())
     for cell, (start, size) in enumerate(zip(cells.start.tolist(), cells.size.tolist(), strict=True)):
         visitors = table[cell].nonzero()[:, 0]
         if size == 0 or len(visitors) == 0:
@@ -153,27 +174,29 @@ def nearest_of_rows(
         members = cells.offset[start : start + size]
         half_square = members.square().sum(dim=1) / 2
         for part in visitors.split(max(1, TILE_ENTRIES // size)):
-            # |y|²/2 - x·y, both from this cell's center: half the squared distance, less |x|²/2.
-            offset = points[part] - cells.center[cell]
+            # As in the first look, now from the center of the cell that is visited.
+            offset = points.index_select(0, part).sub_(cells.center[cell])
             nearness = torch.addmm(half_square, offset, members.T, alpha=-1)  # (visitors, size)
-            square = offset.square().sum(dim=1)
-            near_enough = (limit[part] - square) / 2
+            square = torch.linalg.vector_norm(offset, dim=1).square_()
+            near_enough = limit.index_select(0, part).sub_(square).div_(2)
             # Few visitors find anything: most are sent away by the minimum alone.
             lucky = (nearness.amin(dim=1) <= near_enough).nonzero()[:, 0]
-            nearness = nearness[lucky]
-            row, member = (nearness <= near_enough[lucky][:, None]).nonzero(as_tuple=True)
-            visitor = lucky[row]
-            found.add(part[visitor], start + member, 2 * nearness[row, member] + square[visitor])
+            nearness = nearness.index_select(0, lucky)
+            hit = (nearness <= near_enough.index_select(0, lucky)[:, None]).flatten().nonzero()[:, 0]
+            visitor = lucky.index_select(0, hit // size)
+            distance = nearness.flatten().index_select(0, hit).mul_(2).add_(square.index_select(0, visitor))
+            found.add(part.index_select(0, visitor), start + hit % size, distance)
     return found.positions(), spread
 
 
 def reachable(
-    cells: Cells, rows: slice, farthest: Float[Tensor, " b"]
+    cells: Cells, surroundings: Surroundings, rows: slice, farthest: Float[Tensor, " b"]
 ) -> tuple[Bool[Tensor, "m b"], Float[Tensor, " b"]]:
-    """Whether the points at `rows` may have a neighbor in each cell, and the largest radius of the cells that may."""
+    """Which cells not seen yet may hold a neighbor of the points at `rows`, and the largest radius of them and home."""
     table = torch.empty(len(cells.center), len(farthest), dtype=torch.bool, device=farthest.device)
-    spread = torch.empty_like(farthest)
+    spread = cells.radius[cells.home[rows]]
     center_square = cells.center.square().sum(dim=1)[:, None]
+    unseen = ~surroundings.seen.T  # (m, home)
     for part in split(0, len(farthest), TILE_ENTRIES // len(cells.center)):
         here = slice(rows.start + part.start, rows.start + part.stop)
         home, norm = cells.home[here], cells.norm[here]
@@ -182,10 +205,12 @@ def reachable(
         limit = (farthest[part] + error).sqrt()
         # Both bounds say what |x - c_b|² must stay below, written without |x|², roots and divisions.
         to_center = torch.addmm(center_square, cells.center, cells.points[here].T, alpha=-2)  # (m, part)
-        plane = torch.addcmul(to_center.gather(0, home[None]), cells.center_distance[home].T, 2 * limit)
+        plane = torch.addcmul(to_center.gather(0, home[None]), cells.center_distance.index_select(1, home), 2 * limit)
         ball = (cells.radius[:, None] + limit).square_().sub_(norm.square())
-        torch.lt(to_center, torch.minimum(plane, ball, out=ball).add_(2 * error), out=table[:, part])
-        spread[part] = (table[:, part] * cells.radius[:, None]).amax(dim=0)
+        near = to_center < torch.minimum(plane, ball, out=ball).add_(2 * error)
+        near &= unseen.index_select(1, home)
+        table[:, part] = near
+        spread[part] = torch.maximum(spread[part], (near * cells.radius[:, None]).amax(dim=0))
     return table, spread
 
 

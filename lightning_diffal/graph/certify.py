@@ -13,7 +13,7 @@ from lightning_diffal.graph.lowest import lowest
 from lightning_diffal.graph.precision import search_error, wide_dtype
 
 # Bytes of differences held at a time.
-DIFFERENCE_BYTES = 2**26
+DIFFERENCE_BYTES = 2**23
 
 
 def squared_distances(x: Float[Tensor, " b #m d"], y: Float[Tensor, "#b m d"]) -> Float[Tensor, "b m"]:
@@ -55,7 +55,8 @@ def by_distance(
 ) -> tuple[Int[Tensor, "b m"], Float[Tensor, "b m"]]:
     """Candidates by distance, then by index; the row itself last, at an infinite distance."""
     index = candidates.sort(dim=1).values
-    distance = squared_distances(points[rows][:, None], points[index])
+    others = points.index_select(0, index.flatten()).view(*index.shape, -1)
+    distance = squared_distances(points[rows][:, None], others)
     distance.masked_fill_(index == rows[:, None], float("inf"))
     distance, order = distance.sort(dim=1, stable=True)
     return index.gather(1, order), distance

@@ -6,13 +6,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.graph.cells import search_cells
+from lightning_diffal.graph.cells import cut, first_look, search_cells, share_to_search
+from lightning_diffal.graph.lowest import in_groups, smallest
 
 Progress = Callable[[Sequence[int]], Iterable[int]]
 
-# Below this, building cells costs more than they save (benchmarks/bench_graph_backends.py).
-CELLS_FROM = 4096
-TILE_BYTES = 2**24
+# Below this, cutting the pool into cells costs more than it saves (benchmarks/bench_graph_backends.py).
+CELLS_FROM = 12_000
+# And where they leave more than this share of the pool to search, one matrix product over all of it is faster.
+CELLS_UP_TO = 0.4
+TILE_ENTRIES = 2**20
 
 
 def search_torch(
@@ -21,15 +24,18 @@ def search_torch(
     """The `count` nearest points of each point, itself among them, and the spread its float32 error grows with.
 
     Cost: at most n² distances, far fewer where the points form clusters. Memory beside the result: that of the cells
-    (`search_cells`), or one tile of distances of 16 MiB for a small pool.
+    (`search_cells`), or a few tiles of 4 MiB for a small pool.
     """
-    if len(points) >= CELLS_FROM and count <= len(points) // 8:
-        return search_cells(points, count, progress)
-    square = points.square().sum(dim=1)
+    if len(points) >= CELLS_FROM and count <= len(points) // 64:
+        cells = cut(points)
+        surroundings = first_look(cells, count)
+        if share_to_search(cells, surroundings) <= CELLS_UP_TO:
+            return search_cells(cells, surroundings, progress)
+    others, half_square = in_groups(points)
     found = torch.empty(len(points), count, dtype=torch.long, device=points.device)
-    height = max(1, TILE_BYTES // (4 * len(points)))
+    height = max(1, TILE_ENTRIES // len(others))
     for start in progress(range(0, len(points), height)):
         # |y|²/2 - x·y orders the points y as their distance to x does.
-        nearness = torch.addmm(square / 2, points[start : start + height], points.T, alpha=-1)  # (height, n)
-        found[start : start + height] = nearness.topk(count, largest=False, sorted=False).indices
-    return found, square.sqrt()
+        nearness = torch.addmm(half_square, points[start : start + height], others.T, alpha=-1)  # (height, n)
+        found[start : start + height] = smallest(nearness, count)
+    return found, points.norm(dim=1)
