@@ -5,13 +5,15 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from lightning_diffal.arguments import check_count, checks_its_arguments
+
 UNLABELED: Final = -1
 
 
+@checks_its_arguments
 def check_labels(caller: str, labels: Tensor, num_nodes: int, num_classes: int, device: torch.device) -> None:
     """Refuse labels that are not one integer in [-1, num_classes) for each of `num_nodes` points on `device`."""
-    if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 1:
-        raise ValueError(f"{caller}(num_classes={num_classes!r}): a whole number of classes, at least 1, is needed.")
+    check_count(caller, "num_classes", num_classes)
     if not isinstance(labels, Tensor):
         raise ValueError(f"{caller}(labels=...): a tensor is needed, {type(labels).__name__} was given.")
     if labels.dtype.is_floating_point or labels.dtype.is_complex or labels.dtype == torch.bool:
@@ -36,6 +38,7 @@ def check_labels(caller: str, labels: Tensor, num_nodes: int, num_classes: int, 
         )
 
 
+@checks_its_arguments
 def check_probabilities(
     caller: str, soft_labels: Tensor, num_nodes: int, num_classes: int, device: torch.device
 ) -> None:
@@ -58,9 +61,3 @@ def check_probabilities(
             f"{caller}(soft_labels=...): {len(wrong)} of {num_nodes} rows are not probabilities that sum to 1, "
             f"the first is row {int(wrong[0])}. Logits need a softmax first."
         )
-
-
-def check_count(caller: str, name: str, value: int) -> None:
-    """Refuse what is not a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{caller}({name}={value!r}): a whole number of at least 1 is needed.")

@@ -1,17 +1,24 @@
 """T steps of the clamped walk: what the known labels say of every node."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.diffusion.mass import initial_mass, signal, walk
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
-from lightning_diffal.labels import check_count, check_labels, check_probabilities
+from lightning_diffal.labels import check_labels, check_probabilities
 
 
 @torch.no_grad()
+@checks_its_arguments
 def diffuse(
-    graph: NeighborGraph, labels: Tensor, num_classes: int, *, steps: int, soft_labels: Tensor | None = None
+    graph: NeighborGraph,
+    labels: Int[Tensor, " n"],
+    num_classes: int,
+    *,
+    steps: int,
+    soft_labels: Float[Tensor, "n c"] | None = None,
 ) -> Float[Tensor, "n c"]:
     """Let the known labels walk `steps` steps over the graph.
 
@@ -20,9 +27,9 @@ def diffuse(
     steps χ becomes the harmonic solution of L_uu χ_u = W_ul χ_l.
 
     Args:
-        labels: (n,) integers, the class of each node, -1 where unknown.
+        labels: Class of each node, -1 where unknown.
         steps: T of the paper. More steps reach further and tell less.
-        soft_labels: (n, c) probabilities f(x) of the current model. Unlabeled rows then start at 2 f(x) - 1, not at 0.
+        soft_labels: Probabilities f(x) of the current model. Unlabeled rows then start at 2 f(x) - 1, not at 0.
 
     Cost: O(steps · edges · classes) time, 16 (c + 1) bytes a node; sums are taken in float64.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, section 4 and appendix B.2.

@@ -1,6 +1,6 @@
 """How torn every node is, as labels are added: by recomputing all of χ, or only what a new label can change."""
 
-from typing import Protocol
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -24,22 +24,6 @@ def in_units(value: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
 def tornness(mass: Float[Tensor, "b w"]) -> Float[Tensor, " b"]:
     """min_c |χ_c| in units of 2⁻⁴⁰: 0 where the classes pull equally, or none pulls at all."""
     return in_units(signal(mass).abs().amin(dim=1))
-
-
-class States(Protocol):
-    """What is known of every node after T steps, and how to learn a label."""
-
-    def ranking(self) -> Float[Tensor, " n"]:
-        """min_c |χ_c| in units of 2⁻⁴⁰; infinite where labeled."""
-        ...
-
-    def learn(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None: ...
-
-    def set_steps(self, steps: int) -> None: ...
-
-    def likeliest(self, nodes: Int[Tensor, " b"]) -> Int[Tensor, " b"]:
-        """The class with the largest χ, the lowest of equal ones."""
-        ...
 
 
 class KeptStates:
@@ -78,6 +62,7 @@ class KeptStates:
         self.scores[self.labels != UNLABELED] = float("inf")
 
     def ranking(self) -> Float[Tensor, " n"]:
+        """How torn every node is; infinite where labeled."""
         return self.scores
 
     def learn(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None:
@@ -115,6 +100,7 @@ class KeptStates:
         return rows, within
 
     def likeliest(self, nodes: Int[Tensor, " b"]) -> Int[Tensor, " b"]:
+        """The class with the largest χ, the lowest of equal ones."""
         return in_units(self.mass[-1][nodes, :-1]).argmax(dim=1)
 
 
@@ -162,3 +148,6 @@ class RecomputedStates:
         return in_units(torch.cat([self.final_mass(classes)[nodes, :-1] for classes in self.blocks], dim=1)).argmax(
             dim=1
         )
+
+
+States: TypeAlias = KeptStates | RecomputedStates

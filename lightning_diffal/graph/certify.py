@@ -22,14 +22,19 @@ def squared_distances(x: Float[Tensor, " b #m d"], y: Float[Tensor, "#b m d"]) -
 
 
 def certify(
-    points: Float[Tensor, "n d"], candidates: Int[Tensor, "n m"], spread: Float[Tensor, " n"], neighbors: int
+    points: Float[Tensor, "n d"],
+    candidates: Int[Tensor, "n m"],
+    neighbors: int,
+    *,
+    spread: Float[Tensor, " n"],
+    norm: Float[Tensor, " n"],
 ) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
     """The `neighbors` nearest of each point, itself excluded, and their squared distances.
 
     Args:
         points: In the units of the search, so that its error bound applies.
         candidates: What the search found: the nearest m by its own arithmetic, the point itself among them or not.
-        spread: What the error of the search grows with, see `search_error`.
+        spread, norm: What the error of the search grows with, see `search_error`.
     """
     count, dimensions = candidates.shape[1], points.shape[1]
     nearest = torch.empty(len(points), neighbors, dtype=torch.long, device=points.device)
@@ -43,7 +48,8 @@ def certify(
         # Itself, at an infinite distance, stands last: the farthest candidate is the one before, or the last.
         itself = ranked[:, -1].isinf()
         last, kth = torch.where(itself, ranked[:, -2], ranked[:, -1]), ranked[:, neighbors - 1]
-        certain[rows] = kth + error_of(points, rows, spread, kth) < last - error_of(points, rows, spread, last)
+        error = search_error(spread[rows], norm[rows], torch.stack([kth, last]), dimensions)
+        certain[rows] = kth + error[0] < last - error[1]
     if count < len(points):
         doubtful = (~certain).nonzero()[:, 0]
         nearest[doubtful], distance[doubtful] = search_directly(points, doubtful, neighbors)
@@ -60,12 +66,6 @@ def by_distance(
     distance.masked_fill_(index == rows[:, None], float("inf"))
     distance, order = distance.sort(dim=1, stable=True)
     return index.gather(1, order), distance
-
-
-def error_of(
-    points: Float[Tensor, "n d"], rows: Int[Tensor, " b"], spread: Float[Tensor, " n"], distance: Float[Tensor, " b"]
-) -> Float[Tensor, " b"]:
-    return search_error(spread[rows], points[rows].norm(dim=1), distance, points.shape[1])
 
 
 def search_directly(

@@ -26,7 +26,7 @@ def search_torch(
     Cost: at most n² distances, far fewer where the points form clusters. Memory beside the result: that of the cells
     (`search_cells`), or a few tiles of 4 MiB for a small pool.
     """
-    if len(points) >= CELLS_FROM and count <= len(points) // 64:
+    if len(points) >= CELLS_FROM:
         cells = cut(points)
         surroundings = first_look(cells, count)
         if share_to_search(cells, surroundings) <= CELLS_UP_TO:

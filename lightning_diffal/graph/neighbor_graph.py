@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.graph.precision import wide_dtype
 from lightning_diffal.graph.ragged import run_positions
 from lightning_diffal.graph.search import Backend, Progress, default_neighbors, nearest_neighbors
-from lightning_diffal.labels import check_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,9 +21,9 @@ class NeighborGraph:
     `weight` holds W_ij for each of them, positive. Built by `build_graph`, or by hand from any CSR matrix.
     """
 
-    crow: Int[Tensor, " n_plus_1"]
-    col: Int[Tensor, " e"]
-    weight: Float[Tensor, " e"]
+    crow: Tensor  # (n + 1,)
+    col: Tensor  # (e,)
+    weight: Tensor  # (e,)
 
     def __post_init__(self) -> None:
         if self.crow.ndim != 1 or len(self.crow) < 2 or self.col.shape != self.weight.shape or self.col.ndim != 1:
@@ -97,8 +97,9 @@ def csr(crow: Int[Tensor, " r_plus_1"], col: Int[Tensor, " e"], value: Float[Ten
 
 
 @torch.no_grad()
+@checks_its_arguments
 def build_graph(
-    embeddings: Tensor,
+    embeddings: Float[Tensor, "n d"],
     neighbors: int | None,
     *,
     backend: Backend = "auto",
@@ -115,7 +116,7 @@ def build_graph(
     distances from differences in float64 decide. float16 and bfloat16 embeddings are searched in float32.
 
     Args:
-        embeddings: (n, d), finite floating-point numbers on any device. The graph is made on the same device.
+        embeddings: Finite numbers on any device. The graph is made on the same device.
         neighbors: k, the out-edges of every node. None means K = ⌈2 ln n⌉, which keeps such graphs connected.
         backend: "torch" (any device), "cluster" (torch-cluster: kd-tree on the CPU, kernel on CUDA, k up to 95 there),
             "faiss" (exact, on the CPU), or "auto", the fastest by measurement of what is installed.
@@ -146,7 +147,8 @@ def build_graph(
     return symmetrized(graph) if symmetric else graph
 
 
-def check_embeddings(embeddings: Tensor) -> None:
+@checks_its_arguments
+def check_embeddings(embeddings: Float[Tensor, "n d"]) -> None:
     if not isinstance(embeddings, Tensor) or not embeddings.dtype.is_floating_point:
         given = embeddings.dtype if isinstance(embeddings, Tensor) else type(embeddings).__name__
         raise ValueError(f"build_graph(embeddings=...): a floating-point tensor is needed, {given} was given.")

@@ -17,8 +17,8 @@ def wide_dtype(device: torch.device) -> torch.dtype:
 
 
 def search_error(
-    spread: Float[Tensor, "*b"], norm: Float[Tensor, "*b"], squared_distance: Float[Tensor, "*b"], dimensions: int
-) -> Float[Tensor, "*b"]:
+    spread: Float[Tensor, " b"], norm: Float[Tensor, " b"], squared_distance: Float[Tensor, "*a b"], dimensions: int
+) -> Float[Tensor, "*a b"]:
     """How far ρ = |x|² + |y|² - 2x·y in float32 may be from the true squared distance of x and y.
 
     ε = 2 (d + 8) u (2s + √ρ)² is the bound of a dot product of d terms, where s ≥ |x| and |y| ≤ s + √ρ, both taken from

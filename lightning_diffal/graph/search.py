@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lightning_diffal.arguments import checks_its_arguments
 from lightning_diffal.graph.certify import certify, surplus_copies
 from lightning_diffal.graph.cluster import CUDA_MOST, search_cluster
 from lightning_diffal.graph.exact import Progress, search_torch
@@ -29,6 +30,7 @@ def default_neighbors(num_nodes: int) -> int:
     return max(1, min(math.ceil(2 * math.log(max(num_nodes, 1))), num_nodes - 1))
 
 
+@checks_its_arguments
 def nearest_neighbors(
     points: Float[Tensor, "n d"], neighbors: int, backend: Backend, progress: Progress
 ) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
@@ -60,15 +62,17 @@ def search(
             candidates, spread = search_faiss(centered, count, progress)
         else:
             candidates, spread = search_torch(centered, count, progress)
-    return certify(points, candidates, spread, neighbors)
+    return certify(points, candidates, neighbors, spread=spread, norm=centered.norm(dim=1))
 
 
 def unit_scale(points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     """The points divided by a power of two, so that no square overflows; weights do not depend on the unit."""
-    largest = float(points.abs().amax())
-    return points if largest == 0 else torch.ldexp(points, torch.full_like(points[:1, :1], -math.frexp(largest)[1]))
+    exponent = math.frexp(float(points.abs().amax()))[1]
+    # In two factors, since 2⁻ᵉ itself may be too large or too small for the type.
+    return points * 2.0 ** (-exponent // 2) * 2.0 ** (-exponent - -exponent // 2)
 
 
+@checks_its_arguments
 def choose_backend(points: Float[Tensor, "n d"], count: int, backend: Backend) -> Backend:
     """The backend asked for, if it can serve, or the fastest by measurement (benchmarks/bench_graph_backends.py)."""
     on_cuda = points.device.type == "cuda"

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.diffusion.horizon import default_steps
 from lightning_diffal.graph.exact import Progress
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
-from lightning_diffal.labels import UNLABELED, check_count, check_labels, check_probabilities
+from lightning_diffal.labels import UNLABELED, check_labels, check_probabilities
 from lightning_diffal.selectors.chooser import Chooser
 from lightning_diffal.selectors.selector import Query
 
@@ -20,16 +21,17 @@ STATE_BYTES = 2**32
 
 
 @torch.no_grad()
+@checks_its_arguments
 def batch_query(
     graph: NeighborGraph,
-    labels: Tensor,
+    labels: Int[Tensor, " n"],
     num_classes: int,
     *,
     size: int,
     mini_batch: int = 1,
     steps: int | None = None,
     answer: Answer | None = None,
-    soft_labels: Tensor | None = None,
+    soft_labels: Float[Tensor, "n c"] | None = None,
     shrink_below: float | None = None,
     state_bytes: int = STATE_BYTES,
     progress: Progress = iter,
@@ -41,13 +43,13 @@ def batch_query(
     influence Σ_j W_ij before the others; ties go to the lower index. Fewer unlabeled points than `size`: all of them.
 
     Args:
-        labels: (n,) integers, the class of each node, -1 where unknown.
+        labels: Class of each node, -1 where unknown.
         size: B, the points to choose.
         mini_batch: P, the points chosen between two diffusions. Small ones are more diverse, and slower.
         steps: T. By default round(log_k n), at least 1.
-        answer: Asked for the labels of each mini-batch, as indices (p,), as soon as it is chosen. Without it a chosen
+        answer: Asked for the labels of each mini-batch, by its indices, as soon as it is chosen. Without it a chosen
             point is taken to be of the class with the largest χ, lowest on ties, for the rest of this call.
-        soft_labels: (n, c) probabilities of the current model, from which unlabeled nodes start instead of from zero.
+        soft_labels: Probabilities of the current model, from which unlabeled nodes start instead of from zero.
             Every node then has mass from the start, and none counts as unreached.
         shrink_below: δ. After each mini-batch that was chosen while fewer than δ·n unlabeled points were unreached,
             T ← max(1, T - 1).
@@ -87,6 +89,7 @@ def batch_query(
     return Query.joined(chosen)
 
 
+@checks_its_arguments
 def ask(answer: Answer, query: Query, num_classes: int) -> Int[Tensor, " b"]:
     """The labels of a mini-batch, refused if they are not one class for each point."""
     given = answer(query.indices)

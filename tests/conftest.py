@@ -1,0 +1,8 @@
+import torch
+from hypothesis import settings
+
+# The same examples in every run, and no verdict by the clock: the machine is shared.
+settings.register_profile("ours", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("ours")
+# Two busy processes with two threads each are far slower than with one; tests are small.
+torch.set_num_threads(2)
