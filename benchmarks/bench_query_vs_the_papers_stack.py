@@ -102,7 +102,7 @@ def spread(values: list[float], digits: int = 2) -> str:
 
 def ratios(name: str, results: dict[str, list[dict[str, Any]]]) -> str:
     def median(side: str, *parts: str) -> float:
-        return statistics.median(sum(run[part] for part in parts) for run in results[side])
+        return float(statistics.median(sum(run[part] for part in parts) for run in results[side]))
 
     def ratio(*parts: str) -> float:
         return median("paper", *parts) / median("ours", *parts)

@@ -1,9 +1,12 @@
 """The outermost public calls refuse bad arguments themselves, in sentences."""
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., object])
+
+# Wraps a loop so that the layer above can draw a bar over it. `iter` draws none, `tqdm.tqdm` does.
+Progress: TypeAlias = Callable[[Sequence[int]], Iterable[int]]
 
 
 def checks_its_arguments(function: Function) -> Function:

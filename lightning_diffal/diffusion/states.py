@@ -88,7 +88,8 @@ class KeptStates:
 
     def frontier(self, nodes: Int[Tensor, " b"]) -> tuple[Int[Tensor, " r"], list[int]]:
         """Unlabeled nodes with a walk to `nodes`, the nearest first, and how many are within 1, 2, ... steps."""
-        layers, within = [], []
+        layers: list[Tensor] = []
+        within: list[int] = []
         for _ in self.mass[1:]:
             before = self.graph.rows_into(nodes)
             nodes = before[(self.labels[before] == UNLABELED) & ~self.seen[before]].unique()

@@ -11,13 +11,13 @@ are left out. On the hidden layer of a trained network about a tenth of all dist
 structure all of them do, and the answer is the same.
 """
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from lightning_diffal.arguments import Progress
 from lightning_diffal.graph.lowest import in_groups, smallest
 from lightning_diffal.graph.precision import search_error
 from lightning_diffal.graph.ragged import run_positions, run_starts
@@ -49,7 +49,7 @@ class Cells:
 
 
 def search_cells(
-    cells: Cells, surroundings: "Surroundings", progress: Callable[[Sequence[int]], Iterable[int]]
+    cells: Cells, surroundings: "Surroundings", progress: Progress
 ) -> tuple[Int[Tensor, "n count"], Float[Tensor, " n"]]:
     """The nearest points of each point, itself among them, and the spread its float32 error grows with.
 

@@ -1,15 +1,12 @@
 """Candidates for the nearest neighbors in plain torch, on any device."""
 
-from collections.abc import Callable, Iterable, Sequence
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lightning_diffal.arguments import Progress
 from lightning_diffal.graph.cells import cut, first_look, search_cells, share_to_search
 from lightning_diffal.graph.lowest import in_groups, smallest
-
-Progress = Callable[[Sequence[int]], Iterable[int]]
 
 # Below this, cutting the pool into cells costs more than it saves (benchmarks/bench_graph_backends.py).
 CELLS_FROM = 12_000

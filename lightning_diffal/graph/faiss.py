@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.graph.exact import Progress
+from lightning_diffal.arguments import Progress
 
 BLOCK = 8192
 

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.arguments import Progress, check_count, checks_its_arguments
 from lightning_diffal.graph.precision import wide_dtype
 from lightning_diffal.graph.ragged import run_positions
-from lightning_diffal.graph.search import Backend, Progress, default_neighbors, nearest_neighbors
+from lightning_diffal.graph.search import Backend, default_neighbors, nearest_neighbors
 
 
 @dataclass(frozen=True, eq=False)

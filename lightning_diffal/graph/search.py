@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import checks_its_arguments
+from lightning_diffal.arguments import Progress, checks_its_arguments
 from lightning_diffal.graph.certify import certify, surplus_copies
 from lightning_diffal.graph.cluster import CUDA_MOST, search_cluster
-from lightning_diffal.graph.exact import Progress, search_torch
+from lightning_diffal.graph.exact import search_torch
 from lightning_diffal.graph.faiss import search_faiss
 from lightning_diffal.graph.precision import full_float32, wide_dtype
 

@@ -6,9 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.arguments import Progress, check_count, checks_its_arguments
 from lightning_diffal.diffusion.horizon import default_steps
-from lightning_diffal.graph.exact import Progress
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED, check_labels, check_probabilities
 from lightning_diffal.selectors.chooser import Chooser

@@ -109,7 +109,9 @@ def test_inputs_are_untouched_and_nothing_is_tracked():
     assert torch.equal(labels, before)
 
 
-@pytest.mark.parametrize(("n", "k", "steps"), [(10_000, 10, 4), (50_000, 20, 4), (100_000, 10, 5), (4, 1, 2), (2, 1, 1)])
+@pytest.mark.parametrize(
+    ("n", "k", "steps"), [(10_000, 10, 4), (50_000, 20, 4), (100_000, 10, 5), (4, 1, 2), (2, 1, 1)]
+)
 def test_steps_by_default(n, k, steps):
     crow = torch.arange(0, n * k + 1, k)
     graph = NeighborGraph(crow, (torch.arange(n * k) % n), torch.ones(n * k))
@@ -122,7 +124,10 @@ ROWS = torch.full((40, 3), 1 / 3)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labels": torch.tensor([0] * 38 + [3, -2])}, r"2 of 40 labels are outside \[-1, 3\), the first is 3 at index 38"),
+        (
+            {"labels": torch.tensor([0] * 38 + [3, -2])},
+            r"2 of 40 labels are outside \[-1, 3\), the first is 3 at index 38",
+        ),
         ({"labels": torch.zeros(39, dtype=torch.long)}, r"graph's 40 points.*\(39,\)"),
         ({"labels": torch.zeros(40, 1, dtype=torch.long)}, r"graph's 40 points.*\(40, 1\)"),
         ({"labels": torch.zeros(40)}, r"labels.*integers.*float32"),

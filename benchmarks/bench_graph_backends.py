@@ -1,0 +1,53 @@
+"""Which backend builds the graph fastest, by n and d: the ground of `backend="auto"`.
+
+All backends run in one process and take turns, after one round nobody times; the graphs must be equal. A backend that
+takes longer than a minute is left out of sizes with as many dimensions or more.
+
+Usage: python benchmarks/bench_graph_backends.py [--repeats 3] [--neighbors 10]
+"""
+
+import argparse
+import statistics
+import time
+
+import torch
+from hidden_layer import hidden_layer
+
+from lightning_diffal import NeighborGraph, build_graph
+from lightning_diffal.graph.search import Backend
+
+SIZES = [(1_000, 2), (1_000, 64), (10_000, 2), (10_000, 8), (10_000, 64), (10_000, 512), (50_000, 2), (50_000, 20)]
+BACKENDS: list[Backend] = ["torch", "cluster", "faiss"]
+PATIENCE = 60.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--neighbors", type=int, default=10)
+    arguments = parser.parse_args()
+    print(f"cpu, {torch.get_num_threads()} threads, torch {torch.__version__}, k = {arguments.neighbors}; seconds\n")
+    print("| n | d | " + " | ".join(BACKENDS) + " |\n|---|---|---|---|---|")
+    slow: set[tuple[Backend, int]] = set()
+    for n, d in SIZES:
+        points = torch.from_numpy(hidden_layer(n, d, classes=10)[0])
+        times: dict[Backend, list[float]] = {backend: [] for backend in BACKENDS}
+        graphs: dict[Backend, NeighborGraph] = {}
+        for _ in range(arguments.repeats + 1):
+            for backend in BACKENDS:
+                if any(backend == name and d >= dimensions for name, dimensions in slow):
+                    continue
+                start = time.perf_counter()
+                graphs[backend] = build_graph(points, arguments.neighbors, backend=backend)
+                times[backend].append(time.perf_counter() - start)
+                if times[backend][-1] > PATIENCE:
+                    slow.add((backend, d))
+        for graph in graphs.values():
+            if not torch.equal(graph.col, graphs["torch"].col):
+                raise AssertionError(f"the backends disagree at n={n}, d={d}")
+        cells = [f"{statistics.median(runs[1:] or runs):.3f}" if runs else "" for runs in times.values()]
+        print(f"| {n:,} | {d} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
