@@ -24,7 +24,7 @@ from lightning_diffal.graph.ragged import run_positions, run_starts
 
 # Entries of the table "may this point have a neighbor in that cell", one byte each, and of one float32 tile.
 TABLE_ENTRIES = 2**25
-TILE_ENTRIES = 2**19
+TILE_ENTRIES = 2**20
 # Neighbors held for a block of rows before the far ones are dropped, 24 bytes each.
 FOUND_ENTRIES = 2**22
 # The first look at a point's surroundings: this many points, in at most so many cells.
@@ -38,7 +38,8 @@ class Cells:
 
     order: Int[Tensor, " n"]
     points: Float[Tensor, "n d"]
-    offset: Float[Tensor, "n d"]  # from the center of the cell
+    offset: Float[Tensor, "n d"]  # y, from the center of the cell
+    member: Float[Tensor, "n d_plus_1"]  # -y and |y|²/2: [x, 1]·[-y, |y|²/2] is half the squared distance, less |x|²/2
     norm: Float[Tensor, " n"]
     home: Int[Tensor, " n"]
     center: Float[Tensor, "m d"]
@@ -80,7 +81,7 @@ def share_to_search(cells: Cells, surroundings: "Surroundings") -> float:
 def cut(points: Float[Tensor, "n d"]) -> Cells:
     # A fixed seed: the cells decide how fast the search is, not what it finds.
     generator = torch.Generator(device=points.device).manual_seed(0)
-    number = int(1.5 * len(points) ** 0.5)
+    number = int(1.25 * len(points) ** 0.5)
 
     def sample(size: int) -> Float[Tensor, "s d"]:
         return points[torch.randperm(len(points), generator=generator, device=points.device)[:size]]
@@ -95,11 +96,13 @@ def cut(points: Float[Tensor, "n d"]) -> Cells:
     home, order = nearest_center(points, center).sort(stable=True)
     ordered = points[order]
     offset = ordered - center[home]
+    member = torch.cat([-offset, offset.square().sum(dim=1, keepdim=True) / 2], dim=1)
     size = torch.bincount(home, minlength=number)
     return Cells(
         order=order,
         points=ordered,
         offset=offset,
+        member=member,
         norm=ordered.norm(dim=1),
         home=home,
         center=center,
@@ -164,6 +167,8 @@ def nearest_of_rows(
     farthest = farthest + search_error(cells.radius[home], norm, farthest, dimensions)
     table, spread = reachable(cells, surroundings, rows, farthest)
     limit = farthest + search_error(spread, norm, farthest, dimensions)
+    with_one = torch.nn.functional.pad(points, (0, 1), value=1)
+    center = torch.nn.functional.pad(cells.center, (0, 1))
     found = Nearest(len(points), count)
     looked = surroundings.seen.any(dim=1)[home].nonzero()[:, 0]
     found.add(looked.repeat_interleave(count), position[looked].flatten(), known[looked].flatten())
@@ -171,13 +176,12 @@ def nearest_of_rows(
         visitors = table[cell].nonzero()[:, 0]
         if size == 0 or len(visitors) == 0:
             continue
-        members = cells.offset[start : start + size]
-        half_square = members.square().sum(dim=1) / 2
+        members = cells.member[start : start + size]
         for part in visitors.split(max(1, TILE_ENTRIES // size)):
             # As in the first look, now from the center of the cell that is visited.
-            offset = points.index_select(0, part).sub_(cells.center[cell])
-            nearness = torch.addmm(half_square, offset, members.T, alpha=-1)  # (visitors, size)
-            square = torch.linalg.vector_norm(offset, dim=1).square_()
+            offset = with_one.index_select(0, part).sub_(center[cell])
+            nearness = offset @ members.T  # (visitors, size)
+            square = torch.linalg.vector_norm(offset[:, :-1], dim=1).square_()
             near_enough = limit.index_select(0, part).sub_(square).div_(2)
             # Few visitors find anything: most are sent away by the minimum alone.
             lucky = (nearness.amin(dim=1) <= near_enough).nonzero()[:, 0]

@@ -21,7 +21,7 @@ Backend: TypeAlias = Literal["auto", "torch", "cluster", "faiss"]
 log = logging.getLogger(__name__)
 
 # Candidates beyond the neighbors and the point itself. More make fewer rows doubtful, and every row dearer.
-SPARE = 4
+SPARE = 2
 EXTRAS = {"cluster": "torch_cluster", "faiss": "faiss"}
 
 
