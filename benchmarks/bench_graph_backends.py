@@ -16,7 +16,11 @@ from hidden_layer import hidden_layer
 from lightning_diffal import NeighborGraph, build_graph
 from lightning_diffal.graph.search import Backend
 
-SIZES = [(1_000, 2), (1_000, 64), (10_000, 2), (10_000, 8), (10_000, 64), (10_000, 512), (50_000, 2), (50_000, 20)]
+SIZES = [
+    *((1_000, 2), (1_000, 8), (1_000, 64)),
+    *((10_000, 2), (10_000, 4), (10_000, 8), (10_000, 64), (10_000, 512)),
+    *((50_000, 2), (50_000, 4), (50_000, 8), (50_000, 20)),
+]
 BACKENDS: list[Backend] = ["torch", "cluster", "faiss"]
 PATIENCE = 60.0
 

@@ -29,6 +29,7 @@ def check_labels(caller: str, labels: Tensor, num_nodes: int, num_classes: int, 
         raise ValueError(
             f"{caller}(labels=...): labels are on {labels.device}, the graph is on {device}. Move one of them."
         )
+    labels = labels.long()  # uint8 knows no -1 to compare with
     wrong = ((labels < UNLABELED) | (labels >= num_classes)).nonzero()[:, 0]
     if len(wrong):
         first = int(wrong[0])

@@ -70,3 +70,22 @@ def test_diffusion_and_query_stay_on_the_device_of_the_graph(soft, state_bytes, 
     assert torch.equal(chi_again, chi)
     assert answered_again.indices.tolist() == answered.indices.tolist()
     assert guessed_again.indices.tolist() == guessed.indices.tolist()
+
+
+def test_nothing_reads_memory_it_did_not_write():
+    # In this mode, which Trainer(deterministic=True) sets, fresh memory holds NaN and unsafe operations raise.
+    points = torch.randn(600, 4, generator=torch.Generator().manual_seed(2))
+    points[100:130] = points[0]
+    labels = torch.full((600,), UNLABELED)
+    labels[:30] = torch.arange(30) % 3
+    expected = batch_query(build_graph(points, 6), labels, 3, size=200, mini_batch=4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "CELLS_FROM", 2)
+        patch.setattr(exact, "CELLS_UP_TO", 1)
+        torch.use_deterministic_algorithms(True)
+        try:
+            query = batch_query(build_graph(points, 6), labels, 3, size=200, mini_batch=4)
+        finally:
+            torch.use_deterministic_algorithms(False)
+    assert torch.equal(query.indices, expected.indices)
+    assert torch.equal(query.scores, expected.scores)

@@ -38,6 +38,7 @@ def diffuse(
     check_count("diffuse", "steps", steps)
     if soft_labels is not None:
         check_probabilities("diffuse", soft_labels, graph.num_nodes, num_classes, graph.device)
+    labels = labels.long()
     mass = initial_mass(labels, range(num_classes), soft_labels)
     for _ in range(steps):
         mass = walk(graph, mass, labels)

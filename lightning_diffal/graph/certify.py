@@ -1,8 +1,8 @@
 """From candidates of a float32 search to the exact neighbors: same points, same order, whoever searched.
 
 Distances are taken anew from differences, Σ (x - y)², in float64; ties go to the lower index. A row is certain when its
-k-th neighbor is nearer than any point the search may have left out, given how far its arithmetic can be wrong. The few
-rows that are not certain are searched again, without shortcuts.
+k-th neighbor is nearer than any point the search may have left out, given how far its arithmetic can be wrong. Rows
+that are not certain must be searched again, with more candidates or finer arithmetic, in the end by all differences.
 """
 
 import torch
@@ -23,13 +23,14 @@ def squared_distances(x: Float[Tensor, " b #m d"], y: Float[Tensor, "#b m d"]) -
 
 def certify(
     points: Float[Tensor, "n d"],
-    candidates: Int[Tensor, "n m"],
+    rows: Int[Tensor, " r"],
+    candidates: Int[Tensor, "r m"],
     neighbors: int,
     *,
-    spread: Float[Tensor, " n"],
-    norm: Float[Tensor, " n"],
-) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
-    """The `neighbors` nearest of each point, itself excluded, and their squared distances.
+    spread: Float[Tensor, " r"],
+    norm: Float[Tensor, " r"],
+) -> tuple[Int[Tensor, "r k"], Float[Tensor, "r k"], Bool[Tensor, " r"]]:
+    """The `neighbors` nearest of each row, itself excluded, their squared distances, and whether they are certain.
 
     Args:
         points: In the units of the search, so that its error bound applies.
@@ -37,23 +38,22 @@ def certify(
         spread, norm: What the error of the search grows with, see `search_error`.
     """
     count, dimensions = candidates.shape[1], points.shape[1]
-    nearest = torch.empty(len(points), neighbors, dtype=torch.long, device=points.device)
-    distance = torch.empty(len(points), neighbors, dtype=wide_dtype(points.device), device=points.device)
-    certain = torch.empty(len(points), dtype=torch.bool, device=points.device)
+    nearest = torch.empty(len(rows), neighbors, dtype=torch.long, device=points.device)
+    distance = torch.empty(len(rows), neighbors, dtype=wide_dtype(points.device), device=points.device)
+    certain = torch.ones(len(rows), dtype=torch.bool, device=points.device)
     height = max(1, DIFFERENCE_BYTES // (8 * count * dimensions))
-    for start in range(0, len(points), height):
-        rows = torch.arange(start, min(start + height, len(points)), device=points.device)
-        index, ranked = by_distance(points, rows, candidates[rows])
-        nearest[rows], distance[rows] = index[:, :neighbors], ranked[:, :neighbors]
+    for start in range(0, len(rows), height):
+        part = slice(start, start + height)
+        index, ranked = by_distance(points, rows[part], candidates[part])
+        nearest[part], distance[part] = index[:, :neighbors], ranked[:, :neighbors]
+        if count == len(points):
+            continue
         # Itself, at an infinite distance, stands last: the farthest candidate is the one before, or the last.
-        itself = ranked[:, -1].isinf()
-        last, kth = torch.where(itself, ranked[:, -2], ranked[:, -1]), ranked[:, neighbors - 1]
-        error = search_error(spread[rows], norm[rows], torch.stack([kth, last]), dimensions)
-        certain[rows] = kth + error[0] < last - error[1]
-    if count < len(points):
-        doubtful = (~certain).nonzero()[:, 0]
-        nearest[doubtful], distance[doubtful] = search_directly(points, doubtful, neighbors)
-    return nearest, distance
+        last = torch.where(ranked[:, -1].isinf(), ranked[:, -2], ranked[:, -1])
+        kth = ranked[:, neighbors - 1]
+        error = search_error(spread[part], norm[part], torch.stack([kth, last]), dimensions)
+        certain[part] = kth + error[0] < last - error[1]
+    return nearest, distance, certain
 
 
 def by_distance(

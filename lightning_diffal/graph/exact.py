@@ -12,7 +12,7 @@ from lightning_diffal.graph.lowest import in_groups, smallest
 CELLS_FROM = 12_000
 # And where they leave more than this share of the pool to search, one matrix product over all of it is faster.
 CELLS_UP_TO = 0.4
-TILE_ENTRIES = 2**20
+TILE_ENTRIES = 2**21
 
 
 def search_torch(
@@ -21,7 +21,7 @@ def search_torch(
     """The `count` nearest points of each point, itself among them, and the spread its float32 error grows with.
 
     Cost: at most n² distances, far fewer where the points form clusters. Memory beside the result: that of the cells
-    (`search_cells`), or a few tiles of 4 MiB for a small pool.
+    (`search_cells`), or a few tiles of 8 MiB for a small pool.
     """
     if len(points) >= CELLS_FROM:
         cells = cut(points)

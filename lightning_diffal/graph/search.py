@@ -10,7 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import Progress, checks_its_arguments
-from lightning_diffal.graph.certify import certify, surplus_copies
+from lightning_diffal.graph.cells import cut, first_look, search_cells
+from lightning_diffal.graph.certify import certify, search_directly, surplus_copies
 from lightning_diffal.graph.cluster import CUDA_MOST, search_cluster
 from lightning_diffal.graph.exact import search_torch
 from lightning_diffal.graph.faiss import search_faiss
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 
 # Candidates beyond the neighbors and the point itself. More make fewer rows doubtful, and every row dearer.
 SPARE = 2
+# So many doubtful rows are sooner searched one by one than all rows once more.
+FEW = 200
 EXTRAS = {"cluster": "torch_cluster", "faiss": "faiss"}
 
 
@@ -53,8 +56,11 @@ def nearest_neighbors(
 def search(
     points: Float[Tensor, "n d"], neighbors: int, backend: Backend, progress: Progress
 ) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
+    """Up to three searches, each for the rows the one before was not certain of."""
     count = min(len(points), neighbors + 1 + SPARE)
     centered = (points - points.mean(dim=0)).float()
+    norm = centered.norm(dim=1)
+    rows = torch.arange(len(points), device=points.device)
     with full_float32(points.device):
         if backend == "cluster":
             candidates, spread = search_cluster(centered, count)
@@ -62,7 +68,19 @@ def search(
             candidates, spread = search_faiss(centered, count, progress)
         else:
             candidates, spread = search_torch(centered, count, progress)
-    return certify(points, candidates, neighbors, spread=spread, norm=centered.norm(dim=1))
+        nearest, distance, certain = certify(points, rows, candidates, neighbors, spread=spread, norm=norm)
+        rows = (~certain).nonzero()[:, 0]
+        if len(rows) > FEW:
+            # Crowded where float32 is coarse, or many points equally far: finer arithmetic, and more candidates.
+            cells = cut(centered)
+            candidates, spread = search_cells(cells, first_look(cells, min(len(points), 4 * count)), iter)
+            nearest[rows], distance[rows], certain = certify(
+                points, rows, candidates[rows], neighbors, spread=spread[rows], norm=norm[rows]
+            )
+            rows = rows[~certain]
+    nearest[rows], distance[rows] = search_directly(points, rows, neighbors)
+    log.debug("build_graph: %d of %d points searched by all differences", len(rows), len(points))
+    return nearest, distance
 
 
 def unit_scale(points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:

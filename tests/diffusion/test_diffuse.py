@@ -101,6 +101,14 @@ def test_float32_embeddings_give_a_float32_signal_summed_in_float64():
     np.testing.assert_array_equal(found.numpy(), expected.astype(np.float32))
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32])
+def test_labels_may_be_small_integers(dtype):
+    graph, labels = pool(40)
+    assert torch.equal(diffuse(graph, labels.to(dtype), 3, steps=2), diffuse(graph, labels, 3, steps=2))
+    all_known = torch.arange(40, dtype=torch.uint8) % 3
+    assert torch.equal(diffuse(graph, all_known, 3, steps=2).argmax(dim=1), all_known.long())
+
+
 def test_inputs_are_untouched_and_nothing_is_tracked():
     graph, labels = pool(40)
     before = labels.clone()
