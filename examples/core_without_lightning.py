@@ -68,7 +68,7 @@ def main() -> None:
     right.set(xlabel="labels", ylabel="accuracy on the rest", title=f"mean and deviation of {arguments.seeds} seeds")
     right.legend(loc="lower right")
     arguments.out.mkdir(parents=True, exist_ok=True)
-    figure.savefig(arguments.out / "core.png", dpi=150)
+    figure.savefig(arguments.out / "core.png", dpi=100)
     print("| labels | diffusion | random |\n|---|---|---|")
     for place in range(0, len(count), 4):
         print(f"| {count[place]} | {means['diffusion'][place]:.3f} | {means['random'][place]:.3f} |")

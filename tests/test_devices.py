@@ -35,7 +35,7 @@ def test_so_are_the_cells_and_the_direct_search(monkeypatch):
     monkeypatch.setattr(exact, "CELLS_UP_TO", 1)
     lattice = torch.cartesian_prod(*[torch.arange(6.0)] * 3)  # ties everywhere: no row is certain
     with torch.device("meta"):
-        graph = build_graph(lattice, 4)
+        graph = build_graph(lattice, 4, backend="torch")
     assert graph.col[:4].tolist() == [1, 6, 7, 36]
 
 
@@ -78,13 +78,13 @@ def test_nothing_reads_memory_it_did_not_write():
     points[100:130] = points[0]
     labels = torch.full((600,), UNLABELED)
     labels[:30] = torch.arange(30) % 3
-    expected = batch_query(build_graph(points, 6), labels, 3, size=200, mini_batch=4)
+    expected = batch_query(build_graph(points, 6, backend="faiss"), labels, 3, size=200, mini_batch=4)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact, "CELLS_FROM", 2)
         patch.setattr(exact, "CELLS_UP_TO", 1)
         torch.use_deterministic_algorithms(True)
         try:
-            query = batch_query(build_graph(points, 6), labels, 3, size=200, mini_batch=4)
+            query = batch_query(build_graph(points, 6, backend="torch"), labels, 3, size=200, mini_batch=4)
         finally:
             torch.use_deterministic_algorithms(False)
     assert torch.equal(query.indices, expected.indices)

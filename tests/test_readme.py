@@ -14,7 +14,7 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), 
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_the_snippets_of_the_readme_run(snippet, capsys):
     exec(compile(snippet, "README.md", "exec"), {})
-    assert re.search(r"tensor\(\[(\d+,\s*){19}\d+\]\)", capsys.readouterr().out), "twenty indices"
+    assert re.search(r"tensor\(\[(\s*\d+,){19}\s*\d+\]\)", capsys.readouterr().out), "twenty indices"
 
 
 def test_the_readme_has_a_snippet():

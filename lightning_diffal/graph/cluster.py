@@ -8,6 +8,10 @@ from torch import Tensor
 CUDA_MOST = 100
 
 
+class ThinAnswerError(RuntimeError):
+    """torch-cluster returned fewer edges than it was asked for."""
+
+
 def search_cluster(points: Float[Tensor, "n d"], count: int) -> tuple[Int[Tensor, "n count"], Float[Tensor, " n"]]:
     """The `count` nearest points of each point, itself among them, and the spread its float32 error grows with.
 
@@ -19,7 +23,7 @@ def search_cluster(points: Float[Tensor, "n d"], count: int) -> tuple[Int[Tensor
     expected = torch.arange(len(points), device=points.device).repeat_interleave(count)
     if not torch.equal(row, expected):
         # Seen on CUDA: PyG issues 4906 and 7475.
-        raise RuntimeError(
+        raise ThinAnswerError(
             f'build_graph(backend="cluster"): torch-cluster returned {len(row)} edges where {len(expected)} were asked '
             f'for ({count} for each of {len(points)} points). backend="torch" gives the same graph without it.'
         )

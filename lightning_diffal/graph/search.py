@@ -12,7 +12,7 @@ from torch import Tensor
 from lightning_diffal.arguments import Progress, checks_its_arguments
 from lightning_diffal.graph.cells import cut, first_look, search_cells
 from lightning_diffal.graph.certify import certify, search_directly, surplus_copies
-from lightning_diffal.graph.cluster import CUDA_MOST, search_cluster
+from lightning_diffal.graph.cluster import CUDA_MOST, ThinAnswerError, search_cluster
 from lightning_diffal.graph.exact import search_torch
 from lightning_diffal.graph.faiss import search_faiss
 from lightning_diffal.graph.precision import full_float32, wide_dtype
@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 SPARE = 2
 # So many doubtful rows are sooner searched one by one than all rows once more.
 FEW = 200
+# Where torch-cluster's kd-tree is the fastest on the CPU (benchmarks/bench_graph_backends.py).
+KD_TREE_UP_TO = 6
 EXTRAS = {"cluster": "torch_cluster", "faiss": "faiss"}
 
 
@@ -38,15 +40,27 @@ def nearest_neighbors(
     points: Float[Tensor, "n d"], neighbors: int, backend: Backend, progress: Progress
 ) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
     """The `neighbors` nearest of each point, nearest first, and their squared distances up to a common factor."""
-    backend = choose_backend(points, neighbors + 1 + SPARE, backend)
-    scaled = unit_scale(points)
+    chosen = choose_backend(points, neighbors + 1 + SPARE, backend)
+    try:
+        return search_distinct(unit_scale(points), neighbors, chosen, progress)
+    except ThinAnswerError as error:
+        if backend != "auto":
+            raise
+        log.warning("%s It is used instead.", error)
+        return search_distinct(unit_scale(points), neighbors, "torch", progress)
+
+
+def search_distinct(
+    scaled: Float[Tensor, "n d"], neighbors: int, backend: Backend, progress: Progress
+) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
+    """The same, with copies of a point that nobody needs left out of the search."""
     surplus, first = surplus_copies(scaled, most=neighbors + 1)
     if not surplus.any():
         return search(scaled, neighbors, backend, progress)
     # A surplus copy has k copies of lower index, all at distance 0: the neighbors of the first, and the first itself.
     kept, extra = (~surplus).nonzero()[:, 0], surplus.nonzero()[:, 0]
-    nearest = torch.empty(len(points), neighbors, dtype=torch.long, device=points.device)
-    distance = torch.zeros(len(points), neighbors, dtype=wide_dtype(points.device), device=points.device)
+    nearest = torch.empty(len(scaled), neighbors, dtype=torch.long, device=scaled.device)
+    distance = torch.zeros(len(scaled), neighbors, dtype=wide_dtype(scaled.device), device=scaled.device)
     of_kept, distance[kept] = search(scaled[kept], neighbors, backend, progress)
     nearest[kept] = kept[of_kept]
     nearest[extra] = torch.cat([first[extra, None], nearest[first[extra]][:, :-1]], dim=1)
@@ -110,9 +124,24 @@ def choose_backend(points: Float[Tensor, "n d"], count: int, backend: Backend) -
         )
     if backend != "auto":
         return backend
-    if on_cuda and find_spec("torch_cluster") is not None and count <= CUDA_MOST:
-        chosen, reason = "cluster", "its kernel never stores a distance"
-    else:
-        chosen, reason = "torch", "the fastest here"
+    chosen: Backend = "torch"
+    reason = "the fastest by measurement"
+    if cluster_works():
+        if on_cuda and count <= CUDA_MOST:
+            chosen, reason = "cluster", "its kernel needs no memory for distances"
+        elif points.device.type == "cpu" and points.shape[1] <= KD_TREE_UP_TO:
+            chosen, reason = "cluster", f"a kd-tree is the fastest up to {KD_TREE_UP_TO} dimensions"
     log.debug("build_graph: backend %r for n=%d, d=%d on %s: %s", chosen, *points.shape, points.device, reason)
-    return chosen  # type: ignore[return-value]
+    return chosen
+
+
+def cluster_works() -> bool:
+    if find_spec(EXTRAS["cluster"]) is None:
+        return False
+    try:
+        import torch_cluster  # noqa: F401, PLC0415, an extra
+    except (ImportError, OSError) as error:
+        # Most likely pip's cached wheel for another torch.
+        log.debug("build_graph: torch-cluster is installed and cannot be imported: %s", error)
+        return False
+    return True

@@ -121,7 +121,7 @@ def test_a_large_offset_does_not_spoil_neighbors_or_weights(monkeypatch, always_
         monkeypatch.setattr(exact, "CELLS_FROM", 2)
     # Multiples of 1/8 are exact beside 2**20, so the shifted pool has exactly the same differences.
     points = torch.randint(-80, 80, (600, 6), generator=torch.Generator().manual_seed(0)) / 8.0
-    here, there = build_graph(points, 10), build_graph(points + 2.0**20, 10)
+    here, there = (build_graph(points + shift, 10, backend="torch") for shift in (0, 2.0**20))
     assert torch.equal(here.col, there.col)
     assert torch.equal(here.weight, there.weight)
 
@@ -198,7 +198,7 @@ def test_the_number_of_threads_changes_nothing():
 def test_the_global_generator_and_the_input_are_untouched():
     points = torch.randn(exact.CELLS_FROM, 4, requires_grad=True)
     before, state = points.detach().clone(), torch.get_rng_state()
-    graph = build_graph(points, 5)
+    graph = build_graph(points, 5, backend="torch")
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(points.detach(), before)
     assert not graph.weight.requires_grad
@@ -288,6 +288,12 @@ except ModuleNotFoundError as error:
     assert ("--no-build-isolation" in said) == (backend == "cluster")
 
 
+def test_a_torch_cluster_that_cannot_be_imported_is_passed_over(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch_cluster", None)  # `import torch_cluster` now raises
+    monkeypatch.setattr(search, "find_spec", lambda name: object())
+    assert search.choose_backend(torch.zeros(50, 3), 7, "auto") == "torch"
+
+
 def test_the_cluster_backend_is_refused_beyond_the_limit_of_its_cuda_kernel():
     class OnCuda:
         shape, device = (1000, 8), torch.device("cuda")
@@ -299,19 +305,26 @@ def test_the_cluster_backend_is_refused_beyond_the_limit_of_its_cuda_kernel():
     assert search.choose_backend(OnCuda(), 100, "cluster") == "cluster"
 
 
-def test_a_thin_answer_of_torch_cluster_is_never_taken(monkeypatch):
+def test_a_thin_answer_of_torch_cluster_is_never_taken(monkeypatch, caplog):
     import torch_cluster
 
     whole = torch_cluster.knn
     monkeypatch.setattr(torch_cluster, "knn", lambda *arguments, **options: whole(*arguments, **options)[:, :-1])
     with pytest.raises(RuntimeError, match=r"returned 139 edges where 140 were asked for \(7 for each of 20 points\)"):
         cluster.search_cluster(torch.randn(20, 3), 7)
+    points = torch.randn(30, 3)
+    with pytest.raises(RuntimeError, match="returned 209 edges where 210"):
+        build_graph(points, 4, backend="cluster")
+    instead = build_graph(points, 4)
+    assert "It is used instead" in caplog.text
+    assert torch.equal(instead.col, build_graph(points, 4, backend="torch").col)
 
 
-def test_auto_says_what_it_picked_and_why(caplog):
+@pytest.mark.parametrize(("d", "backend"), [(3, "cluster"), (20, "torch")])
+def test_auto_says_what_it_picked_and_why(caplog, d, backend):
     with caplog.at_level(logging.DEBUG, logger="lightning_diffal"):
-        build_graph(torch.randn(50, 3), 4)
-    assert "backend 'torch' for n=50, d=3 on cpu" in caplog.text
+        build_graph(torch.randn(50, d), 4)
+    assert f"backend '{backend}' for n=50, d={d} on cpu: {'a kd-tree' if d == 3 else 'the fastest'}" in caplog.text
 
 
 def test_a_bar_can_be_drawn_over_the_rows():
