@@ -126,11 +126,10 @@ def choose_backend(points: Float[Tensor, "n d"], count: int, backend: Backend) -
         return backend
     chosen: Backend = "torch"
     reason = "the fastest by measurement"
-    if cluster_works():
-        if on_cuda and count <= CUDA_MOST:
-            chosen, reason = "cluster", "its kernel needs no memory for distances"
-        elif points.device.type == "cpu" and points.shape[1] <= KD_TREE_UP_TO:
-            chosen, reason = "cluster", f"a kd-tree is the fastest up to {KD_TREE_UP_TO} dimensions"
+    if on_cuda and count <= CUDA_MOST and cluster_works():
+        chosen, reason = "cluster", "its kernel needs no memory for distances"
+    elif points.device.type == "cpu" and points.shape[1] <= KD_TREE_UP_TO and cluster_works():
+        chosen, reason = "cluster", f"a kd-tree is the fastest up to {KD_TREE_UP_TO} dimensions"
     log.debug("build_graph: backend %r for n=%d, d=%d on %s: %s", chosen, *points.shape, points.device, reason)
     return chosen
 
