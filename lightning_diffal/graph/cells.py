@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import Progress
 from lightning_diffal.graph.lowest import in_groups, smallest
-from lightning_diffal.graph.precision import search_error
+from lightning_diffal.graph.precision import FLOAT32_ROUNDING, search_error
 from lightning_diffal.graph.ragged import run_positions, run_starts
 
 # Entries of the table "may this point have a neighbor in that cell", one byte each, and of one float32 tile.
@@ -50,32 +50,34 @@ class Cells:
 
 
 def search_cells(
-    cells: Cells, surroundings: "Surroundings", progress: Progress
-) -> tuple[Int[Tensor, "n count"], Float[Tensor, " n"]]:
-    """The nearest points of each point, itself among them, and the spread its float32 error grows with.
+    cells: Cells, surroundings: "Surroundings", rows: Int[Tensor, " r"], progress: Progress
+) -> tuple[Int[Tensor, "r count"], Float[Tensor, " r"]]:
+    """The nearest points of the points `rows`, themselves among them, and the spread their float32 error grows with.
 
     Distances are taken from offsets to a center nearby, so that the spread is the size of the cells a point has looked
     into and not its norm: clusters far from the origin cost no precision.
 
-    Cost: between O(n^1.5 d) and O(n² d) distances. Memory beside the result: O(n (d + count)) for sorted copies and the
-    first look, and about 200 MiB of tables and tiles.
+    Cost: between O(n^0.5 d) and O(n d) for each row. Memory beside the result: O(n (d + count)) for sorted copies and
+    the first look, and about 200 MiB of tables and tiles.
     """
-    found = torch.empty_like(surroundings.position)
-    spread = torch.empty_like(cells.norm)
+    place = torch.empty_like(cells.order)
+    place[cells.order] = torch.arange(len(place), device=place.device)
+    position, turn = place[rows].sort()  # neighbors in space follow each other
+    found = torch.empty(len(rows), surroundings.position.shape[1], dtype=torch.long, device=rows.device)
+    spread = torch.empty(len(rows), dtype=cells.norm.dtype, device=rows.device)
     height = max(1, TABLE_ENTRIES // len(cells.center))
-    for start in progress(range(0, len(cells.points), height)):
-        rows = slice(start, min(start + height, len(cells.points)))
-        nearest, spread[cells.order[rows]] = nearest_of_rows(cells, surroundings, rows)
-        found[cells.order[rows]] = cells.order[nearest]
+    for start in progress(range(0, len(rows), height)):
+        part = slice(start, start + height)
+        nearest, spread[turn[part]] = nearest_of_rows(cells, surroundings, position[part])
+        found[turn[part]] = cells.order[nearest]
     return found, spread
 
 
 def share_to_search(cells: Cells, surroundings: "Surroundings") -> float:
     """The share of the pool that a point must be compared with after the first look, judged by two thousand of them."""
-    middle = len(cells.points) // 2
-    rows = slice(middle, min(middle + 2048, len(cells.points)))
+    rows = torch.arange(0, len(cells.points), max(1, len(cells.points) // 2048), device=cells.points.device)
     table, _ = reachable(cells, surroundings, rows, surroundings.distance[rows].amax(dim=1))
-    return float((table * cells.size[:, None]).sum() / (len(cells.points) * table.shape[1]))
+    return float((table * cells.size[:, None]).sum() / (len(cells.points) * len(rows)))
 
 
 def cut(points: Float[Tensor, "n d"]) -> Cells:
@@ -157,7 +159,7 @@ def first_look(cells: Cells, count: int) -> Surroundings:
 
 
 def nearest_of_rows(
-    cells: Cells, surroundings: Surroundings, rows: slice
+    cells: Cells, surroundings: Surroundings, rows: Int[Tensor, " b"]
 ) -> tuple[Int[Tensor, "b count"], Float[Tensor, " b"]]:
     """Positions of the nearest points of the points at `rows`, and the largest radius of the cells they looked at."""
     points, norm, home = cells.points[rows], cells.norm[rows], cells.home[rows]
@@ -194,24 +196,23 @@ def nearest_of_rows(
 
 
 def reachable(
-    cells: Cells, surroundings: Surroundings, rows: slice, farthest: Float[Tensor, " b"]
+    cells: Cells, surroundings: Surroundings, rows: Int[Tensor, " b"], farthest: Float[Tensor, " b"]
 ) -> tuple[Bool[Tensor, "m b"], Float[Tensor, " b"]]:
     """Which cells not seen yet may hold a neighbor of the points at `rows`, and the largest radius of them and home."""
-    table = torch.empty(len(cells.center), len(farthest), dtype=torch.bool, device=farthest.device)
+    table = torch.empty(len(cells.center), len(rows), dtype=torch.bool, device=rows.device)
     spread = cells.radius[cells.home[rows]]
-    center_square = cells.center.square().sum(dim=1)[:, None]
+    square = cells.center.square().sum(dim=1)
+    # A generous share of |x|² and |c|² covers every rounding in the bounds below, and in the choice of the cells.
+    slack = 16 * (cells.points.shape[1] + 8) * FLOAT32_ROUNDING
     unseen = ~surroundings.seen.T  # (m, home)
-    for part in split(0, len(farthest), TILE_ENTRIES // len(cells.center)):
-        here = slice(rows.start + part.start, rows.start + part.stop)
-        home, norm = cells.home[here], cells.norm[here]
-        # These products are taken from the common origin; centers lie no farther out than the farthest point.
-        error = search_error(norm, norm, farthest[part], cells.points.shape[1])
-        limit = (farthest[part] + error).sqrt()
+    for part in split(0, len(rows), TILE_ENTRIES // len(cells.center)):
+        points, home, limit = cells.points[rows[part]], cells.home[rows[part]], farthest[part].sqrt()
+        own = points.square().sum(dim=1)
         # Both bounds say what |x - c_b|² must stay below, written without |x|², roots and divisions.
-        to_center = torch.addmm(center_square, cells.center, cells.points[here].T, alpha=-2)  # (m, part)
+        to_center = torch.addmm((square * (1 - slack))[:, None], cells.center, points.T, alpha=-2)  # (m, part)
         plane = torch.addcmul(to_center.gather(0, home[None]), cells.center_distance.index_select(1, home), 2 * limit)
-        ball = (cells.radius[:, None] + limit).square_().sub_(norm.square())
-        near = to_center < torch.minimum(plane, ball, out=ball).add_(2 * error)
+        ball = (cells.radius[:, None] + limit).square_().sub_(own)
+        near = to_center < torch.minimum(plane, ball, out=ball).add_(slack * (own + 2 * square[home] + farthest[part]))
         near &= unseen.index_select(1, home)
         table[:, part] = near
         spread[part] = torch.maximum(spread[part], (near * cells.radius[:, None]).amax(dim=0))

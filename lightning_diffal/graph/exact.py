@@ -27,7 +27,7 @@ def search_torch(
         cells = cut(points)
         surroundings = first_look(cells, count)
         if share_to_search(cells, surroundings) <= CELLS_UP_TO:
-            return search_cells(cells, surroundings, progress)
+            return search_cells(cells, surroundings, torch.arange(len(points), device=points.device), progress)
     others, half_square = in_groups(points)
     found = torch.empty(len(points), count, dtype=torch.long, device=points.device)
     height = max(1, TILE_ENTRIES // len(others))

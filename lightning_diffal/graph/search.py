@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 # Candidates beyond the neighbors and the point itself. More make fewer rows doubtful, and every row dearer.
 SPARE = 2
-# So many doubtful rows are sooner searched one by one than all rows once more.
+# So many doubtful rows are sooner searched one by one than with cells, which look at all rows first.
 FEW = 200
 # Where torch-cluster's kd-tree is the fastest on the CPU (benchmarks/bench_graph_backends.py).
 KD_TREE_UP_TO = 6
@@ -87,9 +87,9 @@ def search(
         if len(rows) > FEW:
             # Crowded where float32 is coarse, or many points equally far: finer arithmetic, and more candidates.
             cells = cut(centered)
-            candidates, spread = search_cells(cells, first_look(cells, min(len(points), 4 * count)), iter)
+            candidates, spread = search_cells(cells, first_look(cells, min(len(points), 4 * count)), rows, iter)
             nearest[rows], distance[rows], certain = certify(
-                points, rows, candidates[rows], neighbors, spread=spread[rows], norm=norm[rows]
+                points, rows, candidates, neighbors, spread=spread, norm=norm[rows]
             )
             rows = rows[~certain]
     nearest[rows], distance[rows] = search_directly(points, rows, neighbors)

@@ -53,7 +53,7 @@ class Chooser:
         if self.states is None:
             self.states = self.new_states()
         ranking = self.states.ranking()
-        ranking[besides] = float("inf")
+        ranking[besides] = float("inf")  # they are chosen now, as learning their labels will say again
         # argmin gives the first of equal ones, by its documentation.
         nodes = ranking.argmin(dim=0, keepdim=True) if count == 1 else lowest(ranking[None], count)[0].sort().values
         nodes = nodes[ranking[nodes].argsort(stable=True)]
