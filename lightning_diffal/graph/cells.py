@@ -28,7 +28,7 @@ TILE_ENTRIES = 2**20
 # Neighbors held for a block of rows before the far ones are dropped, 24 bytes each.
 FOUND_ENTRIES = 2**22
 # The first look at a point's surroundings: this many points, in at most so many cells.
-FIRST_LOOK = 1024
+FIRST_LOOK = 768
 NEAR_CELLS = 48
 
 
@@ -83,7 +83,7 @@ def share_to_search(cells: Cells, surroundings: "Surroundings") -> float:
 def cut(points: Float[Tensor, "n d"]) -> Cells:
     # A fixed seed: the cells decide how fast the search is, not what it finds.
     generator = torch.Generator(device=points.device).manual_seed(0)
-    number = int(1.25 * len(points) ** 0.5)
+    number = int(len(points) ** 0.5)
 
     def sample(size: int) -> Float[Tensor, "s d"]:
         return points[torch.randperm(len(points), generator=generator, device=points.device)[:size]]
