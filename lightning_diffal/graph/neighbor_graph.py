@@ -118,7 +118,7 @@ def build_graph(
     Args:
         embeddings: Finite numbers on any device. The graph is made on the same device.
         neighbors: k, the out-edges of every node. None means K = ⌈2 ln n⌉, which keeps such graphs connected.
-        backend: "torch" (any device), "cluster" (torch-cluster: kd-tree on the CPU, kernel on CUDA, k up to 97 there),
+        backend: "torch" (any device), "cluster" (torch-cluster: kd-tree on the CPU, kernel on CUDA, k up to 96 there),
             "faiss" (exact, on the CPU), or "auto", the fastest by measurement of what is installed.
         symmetric: Take (W + Wᵀ)/2. Rows then have different numbers of edges.
         progress: Wraps the loop over blocks of rows; `tqdm.tqdm` draws a bar.

@@ -22,7 +22,7 @@ Backend: TypeAlias = Literal["auto", "torch", "cluster", "faiss"]
 log = logging.getLogger(__name__)
 
 # Candidates beyond the neighbors and the point itself. More make fewer rows doubtful, and every row dearer.
-SPARE = 2
+SPARE = 3
 # So many doubtful rows are sooner searched one by one than with cells, which look at all rows first.
 FEW = 200
 # Where torch-cluster's kd-tree is the fastest on the CPU (benchmarks/bench_graph_backends.py).

@@ -298,7 +298,7 @@ def test_the_cluster_backend_is_refused_beyond_the_limit_of_its_cuda_kernel():
     class OnCuda:
         shape, device = (1000, 8), torch.device("cuda")
 
-    with pytest.raises(ValueError, match=r"neighbors=98.*at most 97 neighbors on CUDA"):
+    with pytest.raises(ValueError, match=r"neighbors=97.*at most 96 neighbors on CUDA"):
         search.choose_backend(OnCuda(), 101, "cluster")
     assert search.choose_backend(OnCuda(), 101, "auto") == "torch"
     assert search.choose_backend(OnCuda(), 100, "auto") == "cluster"
