@@ -10,8 +10,18 @@ import lightning_diffal
 PACKAGE = Path(lightning_diffal.__file__).parent
 # Each room may import itself and the rooms before it; the modules at the top belong to all.
 ROOMS = ["graph", "diffusion", "selectors"]
-TOP = {"arguments", "labels"}
-PUBLIC = {"NeighborGraph", "Query", "UNLABELED", "batch_query", "build_graph", "diffuse"}
+TOP = {"arguments", "labels", "watch"}
+PUBLIC = {
+    "DiffusionSelector",
+    "NeighborGraph",
+    "Query",
+    "Selector",
+    "Snapshot",
+    "UNLABELED",
+    "batch_query",
+    "build_graph",
+    "diffuse",
+}
 
 
 def modules_loaded_by(code):

@@ -105,18 +105,23 @@ def unit_scale(points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
 
 
 @checks_its_arguments
-def choose_backend(points: Float[Tensor, "n d"], count: int, backend: Backend) -> Backend:
-    """The backend asked for, if it can serve, or the fastest by measurement (benchmarks/bench_graph_backends.py)."""
-    on_cuda = points.device.type == "cuda"
+def check_backend(caller: str, backend: str) -> None:
+    """Refuse a backend that does not exist or is not installed."""
     if backend not in ("auto", "torch", *EXTRAS):
-        raise ValueError(f'build_graph(backend={backend!r}): "auto", "torch", "cluster" or "faiss" is needed.')
+        raise ValueError(f'{caller}(backend={backend!r}): "auto", "torch", "cluster" or "faiss" is needed.')
     if backend in EXTRAS and find_spec(EXTRAS[backend]) is None:
         raise ModuleNotFoundError(
-            f"build_graph(backend={backend!r}): {EXTRAS[backend]} is not installed. "
+            f"{caller}(backend={backend!r}): {EXTRAS[backend]} is not installed. "
             f"`pip install lightning-diffal[{backend}]` installs it"
             + (", with --no-build-isolation and after torch: see the README." if backend == "cluster" else ".")
             + ' backend="torch" gives the same graph without it.'
         )
+
+
+def choose_backend(points: Float[Tensor, "n d"], count: int, backend: Backend) -> Backend:
+    """The backend asked for, if it can serve, or the fastest by measurement (benchmarks/bench_graph_backends.py)."""
+    on_cuda = points.device.type == "cuda"
+    check_backend("build_graph", backend)
     if backend == "cluster" and on_cuda and count > CUDA_MOST:
         raise ValueError(
             f'build_graph(neighbors={count - 1 - SPARE}, backend="cluster"): torch-cluster finds at most '

@@ -1,6 +1,6 @@
 """The method of the paper: ask where the diffused labels are closest to zero, a mini-batch at a time."""
 
-from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -8,13 +8,12 @@ from torch import Tensor
 
 from lightning_diffal.arguments import Progress, check_count, checks_its_arguments
 from lightning_diffal.diffusion.horizon import default_steps
-from lightning_diffal.graph.neighbor_graph import NeighborGraph
+from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
+from lightning_diffal.graph.search import Backend, check_backend
 from lightning_diffal.labels import UNLABELED, check_labels, check_probabilities
 from lightning_diffal.selectors.chooser import Chooser
-from lightning_diffal.selectors.selector import Query
-
-# What the answer to a question may come as.
-Answer = Callable[[Tensor], Tensor | Iterable[int]]
+from lightning_diffal.selectors.selector import Answer, Query, Snapshot, have
+from lightning_diffal.watch import Watch
 
 STATE_BYTES = 2**32
 
@@ -67,16 +66,13 @@ def batch_query(
     if steps is None:
         steps = default_steps(graph)
     check_count("batch_query", "steps", steps)
-    if shrink_below is not None and not 0 <= shrink_below <= 1:
-        raise ValueError(
-            f"batch_query(shrink_below={shrink_below!r}): a share of the pool in [0, 1] is needed, or None."
-        )
+    check_shrink_below("batch_query", shrink_below)
     if soft_labels is not None:
         check_probabilities("batch_query", soft_labels, graph.num_nodes, num_classes, graph.device)
 
     chooser = Chooser(graph, labels.long(), num_classes, steps, soft_labels, state_bytes)
     size = min(size, int((labels == UNLABELED).sum()))
-    chosen = [Query.empty(graph.weight)]
+    chosen, unreached = [Query.empty(graph.weight)], chooser.unreached()
     for start in progress(range(0, size, mini_batch)):
         query = chooser.choose(min(mini_batch, size - start))
         chosen.append(query)
@@ -85,7 +81,13 @@ def batch_query(
         chooser.learn(query.indices, chooser.likeliest(query) if answer is None else ask(answer, query, num_classes))
         if shrink and chooser.steps > 1:
             chooser.set_steps(chooser.steps - 1)
-    return Query.joined(chosen)
+    return Query.joined(chosen, unreached)
+
+
+@checks_its_arguments
+def check_shrink_below(caller: str, share: float | None) -> None:
+    if share is not None and not (isinstance(share, (int, float)) and 0 <= share <= 1):
+        raise ValueError(f"{caller}(shrink_below={share!r}): a share of the pool in [0, 1] is needed, or None.")
 
 
 @checks_its_arguments
@@ -101,3 +103,63 @@ def ask(answer: Answer, query: Query, num_classes: int) -> Int[Tensor, " b"]:
         f"batch_query(answer=...): asked about the points {query.indices.tolist()} it answered {classes.tolist()}. "
         f"One class in [0, {num_classes}) for each of them is needed."
     )
+
+
+@checks_its_arguments
+@dataclass(frozen=True, kw_only=True)
+class DiffusionSelector:
+    """Ask where the diffused labels are closest to zero: the method of the paper, from embeddings to a query.
+
+    Args:
+        mini_batch: P, the points chosen between two diffusions.
+        neighbors: K of the graph. By default ⌈2 ln n⌉.
+        steps: T of the diffusion. By default round(log_K n).
+        soft_start: Unlabeled points start from the model's probabilities, 2f(x) - 1, in every query after the first
+            (appendix B.2). The first one starts from zero, for the first model knows little.
+        shrink_below: δ of appendix B.3.
+        backend: Who searches the neighbors.
+
+    Cost: `build_graph` once, then `batch_query`.
+    Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, Algorithm 1.
+    """
+
+    mini_batch: int = 1
+    neighbors: int | None = None
+    steps: int | None = None
+    soft_start: bool = False
+    shrink_below: float | None = None
+    backend: Backend = "auto"
+
+    def __post_init__(self) -> None:
+        check_count("DiffusionSelector", "mini_batch", self.mini_batch)
+        for name, value in {"neighbors": self.neighbors, "steps": self.steps}.items():
+            if value is not None:
+                check_count("DiffusionSelector", name, value)
+        check_shrink_below("DiffusionSelector", self.shrink_below)
+        check_backend("DiffusionSelector", self.backend)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({"embeddings", "logits"} if self.soft_start else {"embeddings"})
+
+    def __call__(
+        self, snapshot: Snapshot, size: int, *, answer: Answer | None = None, watch: Watch | None = None
+    ) -> Query:
+        watch = watch or Watch()
+        soft = self.soft_start and snapshot.queries_before > 0
+        with watch.stage("graph"):
+            embeddings = have(snapshot.embeddings, "embeddings")
+            graph = build_graph(embeddings, self.neighbors, backend=self.backend, progress=watch.counted)
+        with watch.stage("query"):
+            return batch_query(
+                graph,
+                snapshot.labels,
+                snapshot.num_classes,
+                size=size,
+                mini_batch=self.mini_batch,
+                steps=self.steps,
+                answer=answer,
+                soft_labels=snapshot.probabilities if soft else None,
+                shrink_below=self.shrink_below,
+                progress=watch.counted,
+            )

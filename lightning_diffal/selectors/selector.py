@@ -1,11 +1,69 @@
-"""What a selector answers with."""
+"""What a selector is given, and what it answers with."""
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from lightning_diffal.arguments import checks_its_arguments
+from lightning_diffal.labels import UNLABELED
+from lightning_diffal.watch import Watch
+
+# Asked for the classes of points by their indices. They may come as a tensor or as a list of integers.
+Answer: TypeAlias = Callable[[Tensor], Tensor | Iterable[int]]
+
+# What a selector may say it needs; nothing else is computed.
+NEEDS = frozenset({"embeddings", "logits", "stochastic"})
+
+
+@dataclass(frozen=True, eq=False)
+class StochasticPasses:
+    """What several forward passes with only the dropout layers awake came to."""
+
+    probabilities: Float[Tensor, "n c"]
+    """The mean of the passes' softmax."""
+    expected_entropy: Float[Tensor, " n"]
+    """The mean of the passes' entropies, in nats."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Snapshot:
+    """What is known of the pool after a fit: all a selector may look at. All tensors are on one device."""
+
+    labels: Int[Tensor, " n"]
+    """The class of each point, -1 where nobody has said it."""
+    num_classes: int
+    embeddings: Float[Tensor, "n d"] | None = None
+    """The penultimate layer of the network, if the selector needs "embeddings"."""
+    logits: Float[Tensor, "n c"] | None = None
+    """What the classifier says before the softmax, if the selector needs "logits"."""
+    stochastic: StochasticPasses | None = None
+    """The same from passes with dropout, if the selector needs "stochastic"."""
+    queries_before: int = 0
+    """How many queries this run has made."""
+
+    @property
+    def labeled(self) -> Int[Tensor, " l"]:
+        return (self.labels != UNLABELED).nonzero()[:, 0]
+
+    @property
+    def unlabeled(self) -> Int[Tensor, " u"]:
+        return (self.labels == UNLABELED).nonzero()[:, 0]
+
+    @property
+    def probabilities(self) -> Float[Tensor, "n c"]:
+        return have(self.logits, "logits").softmax(dim=1)
+
+
+def have(value: Tensor | None, name: str) -> Tensor:
+    """A part of a snapshot that was asked for."""
+    if value is None:
+        raise ValueError(f"This snapshot has no {name}. A selector gets what it names in `needs`, a set of strings.")
+    return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +75,8 @@ class Query:
     """What the choice was made by, when it was made; lower was chosen first."""
     reached: Bool[Tensor, " b"]
     """Whether a label had reached the point: False explores, True refines."""
+    unreached: int | None = None
+    """How many unlabeled points no label had reached before this query; None where that is not counted."""
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -28,10 +88,79 @@ class Query:
         return Query(nothing.long(), nothing, nothing.bool())
 
     @staticmethod
-    def joined(parts: Sequence["Query"]) -> "Query":
+    def joined(parts: Sequence["Query"], unreached: int | None = None) -> "Query":
         """One query after another."""
         return Query(
             torch.cat([part.indices for part in parts]),
             torch.cat([part.scores for part in parts]),
             torch.cat([part.reached for part in parts]),
+            unreached,
         )
+
+
+@runtime_checkable
+class Selector(Protocol):
+    """Who chooses. A plain function `(snapshot, size) -> indices` is one too.
+
+    `needs` names what is computed for it, of {"embeddings", "logits", "stochastic"}. The keywords are passed to those
+    who take them: `answer` gives the classes of chosen points during the query, `generator` is seeded by run and round,
+    `watch` draws a bar.
+    """
+
+    @property
+    def needs(self) -> frozenset[str]: ...
+
+    def __call__(
+        self, snapshot: Snapshot, size: int, *, answer: Answer | None, generator: torch.Generator, watch: Watch
+    ) -> Query: ...
+
+
+# What a user may pass: the answer of a function need not be a whole Query.
+AnySelector: TypeAlias = Selector | Callable[..., Query | Tensor | Sequence[int]]
+
+
+def needs_of(selector: AnySelector) -> frozenset[str]:
+    """What a selector says it needs; one that says nothing gets what a single pass gives."""
+    needs = getattr(selector, "needs", {"embeddings", "logits"})
+    if isinstance(needs, str) or not set(needs) <= NEEDS:
+        raise ValueError(f"{selector!r}.needs is {needs!r}: a set of strings of {sorted(NEEDS)} is needed.")
+    return frozenset(needs)
+
+
+@checks_its_arguments
+def choose(
+    selector: AnySelector,
+    snapshot: Snapshot,
+    size: int,
+    *,
+    answer: Answer | None,
+    generator: torch.Generator,
+    watch: Watch,
+) -> Query:
+    """Ask a selector for `size` points, or all that are left, and refuse what is not that many unlabeled ones."""
+    size = min(size, len(snapshot.unlabeled))
+    extras: dict[str, Any] = {"answer": answer, "generator": generator, "watch": watch}
+    parameters = inspect.signature(selector).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        extras = {name: value for name, value in extras.items() if name in parameters}
+    given = selector(snapshot, size, **extras)
+    query = given if isinstance(given, Query) else unscored(given, snapshot)
+    indices = query.indices
+    inside = bool(((indices >= 0) & (indices < len(snapshot.labels))).all())
+    fresh = inside and bool((snapshot.labels[indices] == UNLABELED).all())
+    if indices.shape != (size,) or not fresh or len(indices.unique()) != size:
+        what = "an index outside the pool" if not inside else "labeled points" if not fresh else "points twice"
+        what = f"{tuple(indices.shape)} indices" if indices.shape != (size,) else what
+        raise ValueError(
+            f"selector={selector!r} chose {what}: {size} different unlabeled points of the {len(snapshot.labels)} "
+            f"in the pool are needed."
+        )
+    return query
+
+
+def unscored(indices: Tensor | Sequence[int], snapshot: Snapshot) -> Query:
+    """A query of a selector that only names points."""
+    points = torch.as_tensor(indices, device=snapshot.labels.device)
+    points = points.long() if len(points) == 0 or not points.dtype.is_floating_point else points
+    nothing = torch.full(points.shape, float("nan"), device=points.device)
+    return Query(points, nothing, torch.ones_like(points, dtype=torch.bool))

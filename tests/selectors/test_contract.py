@@ -1,0 +1,164 @@
+"""What every selector keeps to, whatever it chooses by. A new selector is one line in the list."""
+
+import pytest
+import torch
+
+from lightning_diffal import UNLABELED, DiffusionSelector, Snapshot
+from lightning_diffal.selectors.selector import choose, needs_of
+from lightning_diffal.watch import Watch
+
+SELECTORS = [
+    DiffusionSelector(neighbors=6, steps=3),
+    DiffusionSelector(neighbors=6, steps=3, mini_batch=4, soft_start=True, shrink_below=0.1),
+]
+DETERMINISTIC = SELECTORS
+every_selector = pytest.mark.parametrize("selector", SELECTORS, ids=repr)
+
+
+def snapshot_of(n=60, known=9, classes=3, seed=0, **changes):
+    """A pool of three clouds, of which the first `known` points of a random order are labeled."""
+    generator = torch.Generator().manual_seed(seed)
+    truth = torch.arange(n) % classes
+    embeddings = torch.randn(n, 5, generator=generator) + 3 * torch.nn.functional.one_hot(truth, 5)
+    labels = torch.full((n,), UNLABELED)
+    some = torch.randperm(n, generator=generator)[:known]
+    labels[some] = truth[some]
+    parts = {
+        "labels": labels,
+        "num_classes": classes,
+        "embeddings": embeddings,
+        "logits": embeddings[:, :classes] + torch.randn(n, classes, generator=generator),
+        "queries_before": 1,
+    }
+    return Snapshot(**parts | changes), truth
+
+
+def ask(selector, snapshot, size, truth, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return choose(selector, snapshot, size, answer=lambda i: truth[i], generator=generator, watch=Watch())
+
+
+@every_selector
+def test_it_chooses_exactly_that_many_different_unlabeled_points(selector):
+    snapshot, truth = snapshot_of()
+    indices = ask(selector, snapshot, 7, truth).indices
+    assert len(indices) == len(set(indices.tolist())) == 7
+    assert (snapshot.labels[indices] == UNLABELED).all()
+
+
+@every_selector
+def test_the_same_seed_gives_the_same_query_and_the_global_generator_is_not_touched(selector):
+    snapshot, truth = snapshot_of()
+    before = torch.get_rng_state()
+    once, again = ask(selector, snapshot, 7, truth, seed=3), ask(selector, snapshot, 7, truth, seed=3)
+    assert torch.equal(once.indices, again.indices)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@every_selector
+def test_fewer_points_than_asked_for_are_all_taken(selector):
+    snapshot, truth = snapshot_of(known=55)
+    assert set(ask(selector, snapshot, 20, truth).indices.tolist()) == set(snapshot.unlabeled.tolist())
+
+
+@every_selector
+def test_one_known_class_is_enough(selector):
+    snapshot, truth = snapshot_of()
+    labels = torch.where(snapshot.labels == 0, snapshot.labels, UNLABELED)
+    parts = {"labels": labels, "num_classes": 3, "embeddings": snapshot.embeddings, "logits": snapshot.logits}
+    assert len(ask(selector, Snapshot(**parts), 5, truth)) == 5
+
+
+@every_selector
+def test_no_label_at_all_is_enough(selector):
+    snapshot, truth = snapshot_of(known=0, queries_before=0)
+    assert len(ask(selector, snapshot, 5, truth)) == 5
+
+
+@pytest.mark.parametrize("selector", DETERMINISTIC, ids=repr)
+def test_a_renumbered_pool_gets_the_renumbered_query(selector):
+    snapshot, truth = snapshot_of(n=90, known=20)
+    order = torch.randperm(90, generator=torch.Generator().manual_seed(5))
+    parts = {name: getattr(snapshot, name)[order] for name in ("labels", "embeddings", "logits")}
+    renumbered = Snapshot(num_classes=3, queries_before=1, **parts)
+    indices = ask(selector, snapshot, 6, truth).indices
+    assert torch.equal(order[ask(selector, renumbered, 6, truth[order]).indices], indices)
+
+
+def test_a_soft_start_counts_only_after_the_first_query():
+    hard, soft = SELECTORS[0], DiffusionSelector(neighbors=6, steps=3, soft_start=True)
+    first, truth = snapshot_of(queries_before=0)
+    later, _ = snapshot_of(queries_before=1)
+    assert torch.equal(ask(soft, first, 7, truth).indices, ask(hard, first, 7, truth).indices)
+    assert not torch.equal(ask(soft, later, 7, truth).indices, ask(hard, later, 7, truth).indices)
+
+
+def test_the_unreached_are_counted_before_the_query():
+    snapshot, truth = snapshot_of(known=1)
+    query = ask(DiffusionSelector(neighbors=3, steps=1), snapshot, 5, truth)
+    graph_says = query.unreached
+    assert 40 < graph_says < 60
+    assert ask(DiffusionSelector(neighbors=20, steps=9), snapshot, 5, truth).unreached < graph_says
+
+
+# Functions of users
+
+
+def test_a_function_is_a_selector():
+    snapshot, truth = snapshot_of()
+    query = ask(lambda snapshot, size: snapshot.unlabeled[-size:], snapshot, 4, truth)
+    assert query.indices.tolist() == snapshot.unlabeled[-4:].tolist()
+
+
+def test_a_selector_gets_the_keywords_it_takes():
+    snapshot, truth = snapshot_of()
+
+    def likes_zero(snapshot, size, *, answer):
+        return [int(i) for i in snapshot.unlabeled if answer(i[None])[0] == 0][:size]
+
+    assert truth[ask(likes_zero, snapshot, 4, truth).indices].tolist() == [0] * 4
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (lambda s, k: s.unlabeled[: k - 1], r"chose \(3,\) indices: 4 different unlabeled points of the 60"),
+        (lambda s, k: s.labeled[:k], "chose labeled points"),
+        (lambda s, k: s.unlabeled[[0, 0, 1, 2]], "chose points twice"),
+        (lambda s, k: [0, 1, 2, 60], "chose an index outside the pool"),
+        (lambda s, k: [-1, 1, 2, 3], "chose an index outside the pool"),
+    ],
+)
+def test_a_selector_that_chooses_wrongly_is_refused(chosen, message):
+    snapshot, truth = snapshot_of()
+    with pytest.raises(ValueError, match=message):
+        ask(chosen, snapshot, 4, truth)
+
+
+def test_needs_are_names_we_know():
+    def selector(snapshot, size): ...
+
+    assert needs_of(selector) == {"embeddings", "logits"}
+    selector.needs = {"gradients"}
+    with pytest.raises(ValueError, match=r"needs is \{'gradients'\}: a set of strings of \['embeddings', 'logits'"):
+        needs_of(selector)
+
+
+def test_what_was_not_asked_for_is_not_there():
+    with pytest.raises(ValueError, match="This snapshot has no logits"):
+        Snapshot(labels=torch.tensor([0]), num_classes=2).probabilities  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mini_batch": 0}, r"DiffusionSelector\(mini_batch=0\): a whole number"),
+        ({"neighbors": 2.5}, r"DiffusionSelector\(neighbors=2.5\)"),
+        ({"steps": -1}, r"DiffusionSelector\(steps=-1\)"),
+        ({"shrink_below": 2}, r"DiffusionSelector\(shrink_below=2\): a share"),
+        ({"backend": "scipy"}, r"DiffusionSelector\(backend='scipy'\)"),
+    ],
+)
+def test_bad_parameters_are_refused_at_once(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DiffusionSelector(**arguments)
