@@ -118,6 +118,7 @@ def check_backend(caller: str, backend: str) -> None:
         )
 
 
+@checks_its_arguments
 def choose_backend(points: Float[Tensor, "n d"], count: int, backend: Backend) -> Backend:
     """The backend asked for, if it can serve, or the fastest by measurement (benchmarks/bench_graph_backends.py)."""
     on_cuda = points.device.type == "cuda"
