@@ -1,9 +1,14 @@
 """Diffusion-based deep active learning for PyTorch Lightning."""
 
+from typing import TYPE_CHECKING, Any
+
 from lightning_diffal.diffusion.diffuse import diffuse as diffuse
 from lightning_diffal.graph.neighbor_graph import NeighborGraph as NeighborGraph
 from lightning_diffal.graph.neighbor_graph import build_graph as build_graph
 from lightning_diffal.labels import UNLABELED as UNLABELED
+from lightning_diffal.pool.history import History as History
+from lightning_diffal.pool.initial import PerClass as PerClass
+from lightning_diffal.pool.label_pool import LabelPool as LabelPool
 from lightning_diffal.selectors.diffusion import DiffusionSelector as DiffusionSelector
 from lightning_diffal.selectors.diffusion import batch_query as batch_query
 from lightning_diffal.selectors.selector import Query as Query
@@ -11,3 +16,21 @@ from lightning_diffal.selectors.selector import Selector as Selector
 from lightning_diffal.selectors.selector import Snapshot as Snapshot
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from lightning_diffal.plugin.callback import ActiveLearning as ActiveLearning
+    from lightning_diffal.plugin.callback import DiffusionActiveLearning as DiffusionActiveLearning
+    from lightning_diffal.plugin.samplers import LabeledSampler as LabeledSampler
+
+
+def __getattr__(name: str) -> Any:
+    """The names that need Lightning, imported when they are first asked for: the core works without it."""
+    if name in ("ActiveLearning", "DiffusionActiveLearning"):
+        from lightning_diffal.plugin import callback  # noqa: PLC0415
+
+        return getattr(callback, name)
+    if name == "LabeledSampler":
+        from lightning_diffal.plugin.samplers import LabeledSampler  # noqa: PLC0415
+
+        return LabeledSampler
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,373 @@
+"""The callback: one on a Trainer, and every fit ends with a question."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+import lightning.pytorch
+import pytorch_lightning
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.fabric.utilities.seed import seed_everything
+from torch.utils.data import DataLoader, Dataset
+
+from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.graph.search import Backend
+from lightning_diffal.plugin.bars import watch_for
+from lightning_diffal.plugin.batches import Forward
+from lightning_diffal.plugin.checkpoints import Checkpoints
+from lightning_diffal.plugin.loaders import check_training_loaders, mapped
+from lightning_diffal.plugin.query import Questioner
+from lightning_diffal.plugin.rounds import fit_rounds
+from lightning_diffal.plugin.run import Run
+from lightning_diffal.plugin.source import TrainingSource
+from lightning_diffal.plugin.telling import last_metrics, tell
+from lightning_diffal.pool.history import History
+from lightning_diffal.pool.initial import PerClass, check_initial, described_initial, draw_initial
+from lightning_diffal.pool.ledger import Record, plain
+from lightning_diffal.pool.oracle import AnswerFunction
+from lightning_diffal.pool.randomness import seed_of
+from lightning_diffal.selectors.diffusion import DiffusionSelector
+from lightning_diffal.selectors.selector import AnySelector, Query, needs_of
+
+FOLDER: Final = "active_learning"
+
+
+@checks_its_arguments
+class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  # type: ignore[misc]
+    """Spend a budget of labels where they teach most: each fit trains on what is labeled, and then asks for more.
+
+    `active.fit(trainer, model, datamodule=data)` runs rounds until the budget is spent; `trainer.fit` by hand does one.
+    It is a callback of both namespaces, `lightning` and `pytorch_lightning`.
+
+    Args:
+        query_size: Labels asked after each fit.
+        budget: Labels in total, the first ones included.
+        selector: Who chooses: one of this library, or a function `(snapshot, size) -> indices`.
+        initial: The first labels: how many (drawn by seed; by default `query_size`), `PerClass(n)` of each class in
+            simulation, or indices of the dataset. 0 starts with a query of the model as it comes.
+        layer: Name of the submodule whose output is the embedding, as "backbone.fc2". By default the input of the
+            classifier, which is the last Linear that runs.
+        forward: `(module, batch) -> anything`, run instead of `predict_step` or `forward`.
+        pool: The training points once more, in the same order and without training augmentation: a Dataset or a
+            DataLoader. A DataModule may offer `pool_dataloader()` instead. Its labels are not read.
+        pool_batch_size: Points in a batch of the embedding pass. By default as many as in training.
+        oracle: `(indices) -> labels`, asked once for each query; one with an attribute `immediate = True` is asked
+            after each mini-batch. By default a simulation: the dataset's own labels are revealed.
+        num_classes: By default the width of the classifier.
+        stop_when: `(history) -> bool`, asked after each fit.
+        warm_start: Keep the weights from round to round. By default each round starts from the untrained model.
+        folder: Where `rounds.jsonl`, the memory of the run, is kept. By default `active_learning` under the Trainer's
+            `default_root_dir`. A run that was killed goes on when it is started again with the same folder.
+        seed: Of the first labels, the choices and, in `active.fit`, each round's training.
+    """
+
+    def __init__(
+        self,
+        query_size: int,
+        budget: int,
+        *,
+        selector: AnySelector,
+        initial: int | PerClass | list[int] | None = None,
+        layer: str | None = None,
+        forward: Forward | None = None,
+        pool: Dataset[Any] | DataLoader[Any] | None = None,
+        pool_batch_size: int | None = None,
+        oracle: AnswerFunction | None = None,
+        num_classes: int | None = None,
+        stop_when: Callable[[History], bool] | None = None,
+        warm_start: bool = False,
+        folder: str | Path | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        check_count(name, "query_size", query_size)
+        check_count(name, "budget", budget)
+        for argument, count in {"pool_batch_size": pool_batch_size, "num_classes": num_classes}.items():
+            if count is not None:
+                check_count(name, argument, count)
+        for argument, function in {"forward": forward, "oracle": oracle, "stop_when": stop_when}.items():
+            if function is not None and not callable(function):
+                raise ValueError(f"{name}({argument}={function!r}): a function is needed.")
+        if not callable(selector):
+            raise ValueError(f"{name}(selector={selector!r}): a selector or a function (snapshot, size) is needed.")
+        if layer is not None and not isinstance(layer, str):
+            raise ValueError(f"{name}(layer={layer!r}): the dotted name of a submodule is needed, or None.")
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+            raise ValueError(f"{name}(seed={seed!r}): a whole number in [0, 2**32) is needed.")
+        needs_of(selector)
+        self.query_size, self.budget, self.selector, self.seed = query_size, budget, selector, seed
+        self.initial = check_initial(name, query_size if initial is None else initial, budget)
+        self.oracle, self.stop_when, self.warm_start = oracle, stop_when, warm_start
+        self.folder = Path(folder) if folder is not None else None
+        self.questioner = Questioner(
+            selector=selector,
+            layer=layer,
+            forward=forward,
+            pool=pool,
+            pool_batch_size=pool_batch_size,
+            num_classes=num_classes,
+            seed=seed,
+        )
+        self.run: Run | None = None
+        self.checkpoints: Checkpoints | None = None
+        """Where rounds start from, while `fit` runs them."""
+        self.source: TrainingSource | None = None
+        self.remembered: list[dict[str, Any]] = []
+        self.batches, self.started = 0, 0.0
+
+    # Rounds
+
+    def fit(
+        self,
+        trainer: Any,
+        model: Any,
+        train_dataloaders: Any = None,
+        val_dataloaders: Any = None,
+        datamodule: Any = None,
+    ) -> History:
+        """Fit, query, fit again, until the budget is spent, the pool is empty or `stop_when` says so.
+
+        Takes the arguments of `trainer.fit`. Each round starts over on the same Trainer: weights (unless `warm_start`),
+        epoch, step, optimizers, schedulers and the memory of callbacks. `trainer` may be a function that makes a new
+        Trainer for each round, with this callback among its callbacks, as strategies that fit only once need it.
+        """
+        return fit_rounds(self, trainer, model, train_dataloaders, val_dataloaders, datamodule)
+
+    @property
+    def history(self) -> History:
+        """What the run has come to so far."""
+        return History(self.run.ledger.records if self.run is not None else [])
+
+    def folder_for(self, trainer: Any) -> Path | None:
+        """Where the run is remembered; nowhere in a `fast_dev_run`."""
+        if trainer.fast_dev_run:
+            return None
+        return self.folder if self.folder is not None else Path(trainer.default_root_dir) / FOLDER
+
+    # The hooks, in the order Lightning calls them
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        if stage == "fit":
+            self.run, self.batches, self.started = None, 0, time.perf_counter()
+            self.source = TrainingSource(trainer)
+            self.source.replace(lambda: self.training_loaders(trainer, pl_module))
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        # Believed only when the run is opened, and only where it knows more than the ledger.
+        self.remembered = state_dict["records"]
+
+    def training_loaders(self, trainer: Any, module: Any) -> Any:
+        """The user's training loaders over the labeled points alone."""
+        assert self.source is not None
+        loaders = self.source.loaders()
+        if self.run is None:
+            self.run = self.open_run(trainer, module, loaders)
+        return mapped(loaders, self.run.narrowed)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        if self.checkpoints is not None and self.run is not None:
+            self.checkpoints.keep_untrained(trainer)
+            # From here on a round depends on nothing but its number, so that a run can be resumed at any of them.
+            seed_everything(seed_of(self.seed, len(self.run.ledger.records)), verbose=False)
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        if self.run is not None:
+            check_training_loaders(trainer.train_dataloader, self.run.pool.labeled.tolist(), self.run.others)
+
+    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
+        self.batches += 1
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        if trainer.fast_dev_run:
+            return
+        run = self.trained_run(trainer)
+        fitted = self.fitted(trainer, run)
+        over = self.reason_to_stop(run, fitted)
+        record = replace(fitted, last=over) if over else self.asked(trainer, pl_module, run, fitted, self.query_size)
+        if self.checkpoints is not None and (over or self.warm_start):
+            self.checkpoints.keep_trained(trainer, pl_module, record.round)
+        tell(trainer, run.commit(record), run)
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        if self.source is not None:
+            self.source.restore()
+            self.source = None
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self.teardown(trainer, pl_module, "fit")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"records": [asdict(record) for record in self.run.ledger.records] if self.run is not None else []}
+
+    @property
+    def state_key(self) -> str:
+        return self._generate_state_key(selector=repr(self.selector), seed=self.seed)
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        if self.checkpoints is not None:
+            self.checkpoints.on_save(checkpoint)
+
+    # What they are made of
+
+    def open_run(self, trainer: Any, module: Any, loaders: Any) -> Run:
+        """The run as the ledger, or a checkpoint that knows more, remembers it; a new one gets its first labels."""
+        run = Run(trainer, loaders, self.folder_for(trainer), self.oracle)
+        run.ledger.open(run.pool, **self.kinship(run))
+        run.adopt(self.remembered, self.kinship(run))
+        if not run.ledger.records:
+            run.commit(self.first_labels(trainer, module, run))
+        return run
+
+    def kinship(self, run: Run) -> dict[str, Any]:
+        """What tells this run from another one."""
+        return {"dataset": run.fingerprint, **self.identity()}
+
+    def identity(self) -> dict[str, Any]:
+        initial = described_initial(self.initial)
+        return {"selector": described_selector(self.selector), "seed": self.seed, "initial": initial}
+
+    def first_labels(self, trainer: Any, module: Any, run: Run) -> Record:
+        blank = self.blank(run, 0)
+        if self.initial == 0:
+            return self.asked(trainer, module, run, blank, min(self.query_size, self.budget))
+        indices = draw_initial(self.initial, run.candidates, run.oracle, self.seed)
+        unknown = [None] * len(indices)
+        return replace(blank, indices=indices, labels=run.answers(indices), scores=[*unknown], reached=[*unknown])
+
+    def blank(self, run: Run, number: int) -> Record:
+        identity = self.identity()
+        return Record(
+            round=number,
+            labeled=len(run.pool.labeled),
+            indices=[],
+            labels=[],
+            scores=[],
+            reached=[],
+            selector=identity["selector"],
+            seeds={"run": self.seed, "round": seed_of(self.seed, number)},
+            initial=identity["initial"],
+            dataset=run.fingerprint,
+        )
+
+    def trained_run(self, trainer: Any) -> Run:
+        if self.run is None or self.batches == 0:
+            raise MisconfigurationException(
+                f"This fit trained no step (epoch {trainer.current_epoch}, max_epochs={trainer.max_epochs}, "
+                f"max_steps={trainer.max_steps}, limit_train_batches={trainer.limit_train_batches}): there is "
+                "nothing new to ask by. A Trainer that has reached its end does nothing in a second trainer.fit: "
+                "active.fit(...) starts it over for each round; by hand, make a new Trainer."
+            )
+        return self.run
+
+    def fitted(self, trainer: Any, run: Run) -> Record:
+        """The round as far as it has come: a fit, and no question yet."""
+        return replace(
+            self.blank(run, len(run.ledger.records)),
+            metrics={name: plain(value) for name, value in last_metrics(trainer).items()},
+            seconds={"fit": time.perf_counter() - self.started},
+            steps=self.batches,
+        )
+
+    def reason_to_stop(self, run: Run, fitted: Record) -> str | None:
+        if len(run.pool.labeled) >= self.budget:
+            return "budget"
+        if run.unlabeled() == 0:
+            return "pool"
+        if self.stop_when is not None and self.stop_when(History([*run.ledger.records, fitted])):
+            return "stop_when"
+        return None
+
+    def asked(self, trainer: Any, module: Any, run: Run, fitted: Record, size: int) -> Record:
+        """The round with its query and the answers to it."""
+        watch = watch_for(trainer, module)
+        size = min(size, self.budget - len(run.pool.labeled))
+        query, labels = self.questioner.ask(trainer, module, run, size, watch)
+        return replace(
+            fitted,
+            indices=query.indices.tolist(),
+            labels=labels,
+            scores=[plain(score) for score in query.scores.tolist()],
+            reached=reached_of(query),
+            unreached=query.unreached,
+            seconds={**fitted.seconds, **watch.seconds},
+        )
+
+
+class DiffusionActiveLearning(ActiveLearning):
+    """Active learning by label diffusion: ask first where no label has reached, later where classes are torn.
+
+    After each fit the pool is embedded by the network's penultimate layer and joined into a k-NN graph. Known labels
+    diffuse over it, χ ← D⁻¹W χ, for T steps, and the points with the smallest min_c |χ_c| are asked.
+
+    Args:
+        mini_batch: P, the points chosen between two diffusions. Small ones are more diverse, and slower.
+        neighbors: K of the graph. By default ⌈2 ln n⌉.
+        steps: T of the diffusion. By default round(log_K n).
+        soft_start: Unlabeled points start from the model's probabilities in every query after the first.
+        shrink_below: δ. T shrinks once fewer than δ·n points are unreached.
+        backend: Who searches the neighbors: "auto", "torch", "cluster" or "faiss".
+
+    All other arguments are those of `ActiveLearning`.
+    Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning.
+    """
+
+    def __init__(
+        self,
+        query_size: int,
+        budget: int,
+        *,
+        mini_batch: int = 1,
+        neighbors: int | None = None,
+        steps: int | None = None,
+        layer: str | None = None,
+        soft_start: bool = False,
+        shrink_below: float | None = None,
+        initial: int | PerClass | list[int] | None = None,
+        oracle: AnswerFunction | None = None,
+        backend: Backend = "auto",
+        seed: int = 0,
+        forward: Forward | None = None,
+        pool: Dataset[Any] | DataLoader[Any] | None = None,
+        pool_batch_size: int | None = None,
+        num_classes: int | None = None,
+        stop_when: Callable[[History], bool] | None = None,
+        warm_start: bool = False,
+        folder: str | Path | None = None,
+    ) -> None:
+        super().__init__(
+            query_size,
+            budget,
+            selector=DiffusionSelector(
+                mini_batch=mini_batch,
+                neighbors=neighbors,
+                steps=steps,
+                soft_start=soft_start,
+                shrink_below=shrink_below,
+                backend=backend,
+            ),
+            initial=initial,
+            layer=layer,
+            forward=forward,
+            pool=pool,
+            pool_batch_size=pool_batch_size,
+            oracle=oracle,
+            num_classes=num_classes,
+            stop_when=stop_when,
+            warm_start=warm_start,
+            folder=folder,
+            seed=seed,
+        )
+
+
+def reached_of(query: Query) -> list[bool | None]:
+    """Whether a label had reached each point, unknown to selectors that do not count it."""
+    return query.reached.tolist() if query.unreached is not None else [None] * len(query)
+
+
+def described_selector(selector: AnySelector) -> str:
+    """The repr of a selector; a function's would hold an address, which changes from process to process."""
+    name = getattr(selector, "__qualname__", None)
+    return f"{selector.__module__}.{name}" if name is not None else repr(selector)

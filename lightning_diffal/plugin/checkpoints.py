@@ -1,0 +1,62 @@
+"""Where a round starts from, on the disk."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+class Checkpoints:
+    """Checkpoints of the untrained state, which every round starts over from, and of what the last round came to.
+
+    `fit(ckpt_path=...)` is the public way to start over on one Trainer: it resets weights, epoch, step, optimizers,
+    schedulers, EarlyStopping and ModelCheckpoint.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.untrained = folder, folder / "untrained.ckpt"
+        self.fresh = False
+        """Whether the fit under way starts from the user's model, and its state is yet to be kept."""
+        self.saving = False
+
+    def trained(self, round_number: int) -> Path:
+        return self.folder / f"trained-{round_number}.ckpt"
+
+    def start_of(self, round_number: int, warm: bool) -> Path | None:
+        """The checkpoint a round starts from; None the first time, when there is the user's model itself."""
+        before = self.trained(round_number - 1)
+        path = before if warm and round_number > 1 and before.exists() else self.untrained
+        self.fresh = round_number == 0 or not path.exists()
+        return None if self.fresh else path
+
+    def keep_untrained(self, trainer: Any) -> None:
+        if not self.fresh:
+            return
+        self.fresh, self.saving = False, True
+        half = self.untrained.with_suffix(".tmp")
+        trainer.save_checkpoint(half)
+        self.saving = False
+        if trainer.is_global_zero:
+            os.replace(half, self.untrained)  # noqa: PTH105, never half there
+        trainer.strategy.barrier()
+
+    def on_save(self, checkpoint: dict[str, Any]) -> None:
+        """Let ModelCheckpoint forget what it had saved, also where it writes to another folder by now."""
+        if self.saving:
+            for state in checkpoint["callbacks"].values():
+                state.pop("dirpath", None)
+
+    def keep_trained(self, trainer: Any, module: Any, round_number: int) -> None:
+        """The untrained state with the weights of this round, before the ledger says that it is over."""
+        if trainer.is_global_zero:
+            # Our own file, and users' hyperparameters may be of any type.
+            checkpoint = torch.load(self.untrained, map_location="cpu", weights_only=False)
+            checkpoint["state_dict"] = {name: value.cpu() for name, value in module.state_dict().items()}
+            half = self.trained(round_number).with_suffix(".tmp")
+            torch.save(checkpoint, half)
+            os.replace(half, self.trained(round_number))  # noqa: PTH105, never half there
+            for old in self.folder.glob("trained-*.ckpt"):
+                if int(old.stem.removeprefix("trained-")) < round_number - 1:
+                    old.unlink()
+        trainer.strategy.barrier()

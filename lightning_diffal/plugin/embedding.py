@@ -1,0 +1,173 @@
+"""One pass over the pool with the model as it is."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from lightning_diffal.plugin.batches import Forward, overrides, run_model
+from lightning_diffal.plugin.tap import Tap
+from lightning_diffal.selectors.selector import StochasticPasses
+from lightning_diffal.watch import Watch
+
+DROPOUT = nn.modules.dropout._DropoutNd
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """What the model says of the points that were passed through it, in their order."""
+
+    embeddings: Tensor | None
+    logits: Tensor | None
+    stochastic: StochasticPasses | None
+    num_classes: int | None
+
+
+def embed(
+    trainer: Any,
+    module: Any,
+    loader: "DataLoader[Any]",
+    *,
+    needs: frozenset[str],
+    layer: str | None,
+    forward: Forward | None,
+    passes: int,
+    watch: Watch,
+) -> Embedded:
+    """What a selector needs to know of every point of a loader, in one reading of it.
+
+    Eval mode, no gradients, the trainer's own device and precision, through the batch hooks of module and DataModule.
+    Everything about the model is afterwards as it was before: device, training flags, hooks.
+
+    Args:
+        passes: Forward passes with only the dropout layers awake, if "stochastic" is needed.
+
+    Memory: n · (d + c) numbers, and one batch.
+    """
+    tap, rows, classes = Tap(module, layer), Rows(len(loader.dataset)), None  # type: ignore[arg-type]
+    batch: Any
+    with lent(trainer, module), tap.open():
+        for batch_idx, batch in enumerate(watch.over("embedding", loader)):  # type: ignore[arg-type]
+            count = min(loader.batch_sampler.batch_size, rows.missing)  # type: ignore[union-attr]
+            batch = on_device(trainer, module, batch)  # noqa: PLW2901, the host's copy may go
+            output = pass_batch(trainer, module, batch, batch_idx, forward, tap)
+            logits = tap.logits(count, output)
+            if "embeddings" in needs:
+                rows.put("embeddings", tap.embedding(count))
+            if "logits" in needs:
+                rows.put("logits", known_logits(logits, output))
+            if "stochastic" in needs:
+                with awake_dropout(module):
+                    mean, entropy = stochastic(
+                        lambda batch=batch, index=batch_idx: pass_batch(trainer, module, batch, index, forward, tap),
+                        lambda output, count=count: known_logits(tap.logits(count, output), output),
+                        passes,
+                    )
+                rows.put("mean", mean)
+                rows.put("entropy", entropy[:, None])
+            classes = None if logits is None else logits.shape[1]
+            rows.filled += count
+            tap.clear()
+    passed = StochasticPasses(rows.parts["mean"], rows.parts["entropy"][:, 0]) if "stochastic" in needs else None
+    return Embedded(rows.parts.get("embeddings"), rows.parts.get("logits"), passed, classes)
+
+
+class Rows:
+    """Tensors of n rows that are filled batch by batch, in float32 or more."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.filled, self.parts = size, 0, dict[str, Tensor]()
+
+    @property
+    def missing(self) -> int:
+        return self.size - self.filled
+
+    def put(self, name: str, values: Tensor) -> None:
+        if name not in self.parts:
+            dtype = torch.promote_types(values.dtype, torch.float32)
+            self.parts[name] = torch.empty(self.size, values.shape[1], dtype=dtype, device=values.device)
+        part = self.parts[name]
+        if values.shape[1] != part.shape[1]:
+            raise MisconfigurationException(
+                f"The {name} of one batch have {part.shape[1]} columns and of another {values.shape[1]}: points of "
+                "different sizes cannot be compared. layer=... names a layer whose output is the same for all."
+            )
+        part[self.filled : self.filled + len(values)] = values
+
+
+@contextmanager
+def lent(trainer: Any, module: Any) -> Iterator[None]:
+    """The model on the trainer's device in eval mode, to be given back exactly as it was."""
+    device, stage = module.device, trainer.state.stage
+    training = {child: child.training for child in module.modules()}
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        # A hook added after torch.compile never fires in compiled code.
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        try:
+            module.to(trainer.strategy.root_device)
+            module.eval()
+            trainer.predicting = True  # users ask `trainer.training` before they augment
+            yield
+        finally:
+            trainer.state.stage = stage
+            # Each its own flag: `.train()` on the root would wake frozen BatchNorm.
+            for child, flag in training.items():
+                child.training = flag
+            module.to(device)
+
+
+def on_device(trainer: Any, module: Any, batch: Any) -> Any:
+    """The batch as the training step would get it, through the hooks of the user."""
+    data = trainer.datamodule
+    owner = data if data is not None and overrides(data, "on_before_batch_transfer") else module
+    batch = trainer.precision_plugin.convert_input(owner.on_before_batch_transfer(batch, 0))
+    return trainer.strategy.batch_to_device(batch)
+
+
+def pass_batch(trainer: Any, module: Any, batch: Any, batch_idx: int, forward: Forward | None, tap: Tap) -> Any:
+    tap.clear()
+    with trainer.precision_plugin.forward_context():
+        return run_model(module, batch, batch_idx, forward)
+
+
+def known_logits(logits: Tensor | None, output: Any) -> Tensor:
+    if logits is None:
+        raise MisconfigurationException(
+            "The selector needs logits, and the last Linear that ran gave no row of them for each point, nor did the "
+            f"model: it returned {type(output).__name__}. A forward=... that returns (points, classes) would do."
+        )
+    return logits
+
+
+@contextmanager
+def awake_dropout(module: nn.Module) -> Iterator[None]:
+    """Only the dropout layers in training mode."""
+    layers = [child for child in module.modules() if isinstance(child, DROPOUT)]
+    if not layers:
+        raise MisconfigurationException(
+            f"The selector needs stochastic passes, and {type(module).__name__} has no dropout layer. The paper adds "
+            "one before each fully connected layer, nn.Dropout(0.5)."
+        )
+    for layer in layers:
+        layer.train()
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.eval()
+
+
+def stochastic(run: Any, logits_of: Any, passes: int) -> tuple[Tensor, Tensor]:
+    """The mean softmax and the mean entropy of several passes: sums only, so that memory does not grow with them."""
+    mean = entropy = torch.zeros(())
+    for _ in range(passes):
+        probabilities = logits_of(run()).float().softmax(dim=1)
+        mean = mean.to(probabilities) + probabilities
+        entropy = entropy.to(probabilities) + torch.special.entr(probabilities).sum(dim=1)
+    return mean / passes, entropy / passes

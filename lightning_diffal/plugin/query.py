@@ -1,0 +1,109 @@
+"""From a fitted model to the labels of the points it should learn next."""
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.utilities import rank_zero_warn
+from torch.utils.data import DataLoader, Dataset
+
+from lightning_diffal.plugin.batches import Forward
+from lightning_diffal.plugin.embedding import Embedded, embed
+from lightning_diffal.plugin.loaders import leaves, pool_loader, with_dataset
+from lightning_diffal.plugin.run import AnswerSheet, Run
+from lightning_diffal.plugin.shards import gathered, rows_of_rank
+from lightning_diffal.pool.fingerprint import length_of, looks_random
+from lightning_diffal.pool.oracle import DatasetOracle
+from lightning_diffal.pool.randomness import seed_of, seeded
+from lightning_diffal.selectors.selector import AnySelector, Query, Snapshot, choose, needs_of
+from lightning_diffal.watch import Watch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Questioner:
+    """How the pool is looked at and who chooses: the parameters of the callback that concern a query."""
+
+    selector: AnySelector
+    layer: str | None
+    forward: Forward | None
+    pool: Any
+    pool_batch_size: int | None
+    num_classes: int | None
+    seed: int
+
+    def ask(self, trainer: Any, module: Any, run: Run, size: int, watch: Watch) -> tuple[Query, list[int]]:
+        """Embed the pool, let the selector choose, ask the oracle. Indices are the dataset's own."""
+        rows = torch.tensor(run.candidates)
+        asks = "answer" in inspect.signature(self.selector).parameters
+        needs = needs_of(self.selector) | ({"logits"} if asks and not run.oracle.immediate else set())
+        seed = seed_of(self.seed, len(run.ledger.records))
+        with seeded(seed):
+            seen = self.look(trainer, module, run, needs, watch)
+        known = run.pool.labels[rows]
+        device = trainer.strategy.root_device if needs else known.device
+        snapshot = Snapshot(
+            labels=known.to(device),
+            num_classes=self.count_classes(seen, run),
+            embeddings=seen.embeddings,
+            logits=seen.logits,
+            stochastic=seen.stochastic,
+            queries_before=sum(record.unreached is not None for record in run.ledger.records),
+        )
+        sheet = AnswerSheet(run.answers, rows, min(size, len(snapshot.unlabeled)))
+        # People are asked for the whole batch at once; until then the model's own prediction stands in.
+        answer = sheet if run.oracle.immediate else lambda places: have_logits(snapshot)[places].argmax(dim=1)
+        generator = torch.Generator(device).manual_seed(seed)
+        query = choose(self.selector, snapshot, size, answer=answer, generator=generator, watch=watch)
+        chosen = Query(rows[query.indices.cpu()], query.scores.cpu(), query.reached.cpu(), query.unreached)
+        return chosen, sheet.settle(chosen.indices.tolist())
+
+    def look(self, trainer: Any, module: Any, run: Run, needs: frozenset[str], watch: Watch) -> Embedded:
+        """What the selector needs to know of the candidates, each rank reading its share of them."""
+        if not needs:
+            return Embedded(None, None, None, None)
+        mine = rows_of_rank(run.candidates, trainer.global_rank, trainer.world_size)
+        seen = embed(
+            trainer,
+            module,
+            pool_loader(self.pool_source(trainer, run), mine, self.pool_batch_size),
+            needs=needs,
+            layer=self.layer,
+            forward=self.forward,
+            passes=getattr(self.selector, "passes", 1),
+            watch=watch,
+        )
+        return gathered(trainer, seen, len(run.candidates))
+
+    def pool_source(self, trainer: Any, run: Run) -> "DataLoader[Any]":
+        """A loader over the whole dataset without training augmentation, if the user offers one."""
+        offered = self.pool
+        for owner in (trainer.datamodule, trainer.lightning_module):
+            if offered is None and hasattr(owner, "pool_dataloader"):
+                offered = owner.pool_dataloader()
+        if offered is None:
+            if looks_random(run.dataset, run.size):
+                rank_zero_warn(
+                    "The pool is embedded through the training dataset, which gives other items each time, as random "
+                    "augmentation does. A pool_dataloader() in the DataModule, or pool=, without it embeds better."
+                )
+            return run.loader
+        loader = with_dataset(run.loader, offered) if isinstance(offered, Dataset) else leaves(offered)[0]
+        size = length_of(loader.dataset)
+        if size != run.size:
+            raise MisconfigurationException(
+                f"pool= or pool_dataloader(): {size} points, where the training dataset has {run.size}. Both need the "
+                "same points in the same order."
+            )
+        return loader
+
+    def count_classes(self, seen: Embedded, run: Run) -> int:
+        said = run.oracle.num_classes() if isinstance(run.oracle, DatasetOracle) else None
+        known = int(run.pool.labels.max()) + 1
+        return max(self.num_classes or seen.num_classes or said or 0, known, 2)
+
+
+def have_logits(snapshot: Snapshot) -> torch.Tensor:
+    assert snapshot.logits is not None  # needed since the oracle is asked later
+    return snapshot.logits

@@ -1,0 +1,80 @@
+"""The first labels, before there is a model to choose by."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+
+from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.pool.items import as_class
+from lightning_diffal.pool.oracle import DatasetOracle, Oracle
+from lightning_diffal.pool.randomness import seed_of
+
+
+@checks_its_arguments
+@dataclass(frozen=True)
+class PerClass:
+    """So many first labels of every class. For simulations: nobody knows the classes of points that are not labeled."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        check_count("PerClass", "count", self.count)
+
+
+def draw_initial(
+    initial: int | PerClass | Sequence[int], candidates: Sequence[int], oracle: Oracle, seed: int
+) -> list[int]:
+    """The indices of the first labels: drawn by seed from the candidates, or those given."""
+    generator = torch.Generator().manual_seed(seed_of(seed, 0))
+    shuffled = [candidates[place] for place in torch.randperm(len(candidates), generator=generator).tolist()]
+    if isinstance(initial, int):
+        return sorted(shuffled[:initial])
+    if isinstance(initial, PerClass):
+        if not isinstance(oracle, DatasetOracle):
+            raise ValueError(
+                f"initial={initial!r}: the classes of unlabeled points are known in simulation only, not with oracle=. "
+                "A count or a list of indices would do."
+            )
+        by_class: dict[int, list[int]] = {}
+        for index, label in zip(shuffled, oracle(shuffled), strict=True):
+            by_class.setdefault(label, []).append(index)
+        few = {label: len(points) for label, points in by_class.items() if len(points) < initial.count}
+        if few:
+            raise ValueError(f"initial={initial!r}: class {min(few)} has only {few[min(few)]} points.")
+        return sorted(index for points in by_class.values() for index in points[: initial.count])
+    allowed = set(candidates)
+    outside = [index for index in initial if index not in allowed]
+    if outside:
+        raise ValueError(f"initial=...: index {outside[0]} is not among the {len(candidates)} points of the pool.")
+    return list(initial)
+
+
+@checks_its_arguments
+def check_initial(caller: str, initial: object, budget: int) -> int | PerClass | list[int]:
+    """Refuse first labels that are no count, no `PerClass` and no indices, or more than the budget."""
+    if isinstance(initial, PerClass):
+        return initial
+    if isinstance(initial, int) and not isinstance(initial, bool) and initial >= 0:
+        count, kept = initial, cast(int | list[int], initial)
+    elif isinstance(initial, (Iterable, torch.Tensor)) and not isinstance(initial, (str, bytes)):
+        points = [as_class(point) for point in initial]
+        count, kept = len(points), points
+        if not points or min(points) < 0 or len(set(points)) != len(points):
+            raise ValueError(f"{caller}(initial=...): different indices from 0 are needed, {points[:5]}... were given.")
+    else:
+        raise ValueError(
+            f"{caller}(initial={initial!r}): a count of at least 0, PerClass(count) or a list of indices is needed."
+        )
+    if count > budget:
+        raise ValueError(f"{caller}(initial=...): {count} first labels are more than the budget of {budget}.")
+    return kept
+
+
+def described_initial(initial: int | PerClass | list[int]) -> str:
+    """How the first labels were found, short enough for every line of a ledger."""
+    if isinstance(initial, list):
+        return f"{len(initial)} indices, {hashlib.sha256(repr(initial).encode()).hexdigest()[:8]}"
+    return repr(initial)
