@@ -1,11 +1,20 @@
 """How long each stage of a query takes, and how far it is."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
-Step = TypeVar("Step")
+Step_co = TypeVar("Step_co", covariant=True)
+
+
+@runtime_checkable
+class Steps(Protocol[Step_co]):
+    """What can be counted and gone through: a range, a list, a DataLoader."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Step_co]: ...
 
 
 class Watch:
@@ -25,12 +34,12 @@ class Watch:
             self.end()
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
-    def over(self, name: str, steps: Sequence[Step]) -> Iterator[Step]:
+    def over(self, name: str, steps: Steps[Step_co]) -> Iterator[Step_co]:
         """The steps one by one, as a stage of that name."""
         with self.stage(name):
             yield from self.counted(steps)
 
-    def counted(self, steps: Sequence[Step]) -> Iterator[Step]:
+    def counted(self, steps: Steps[Step_co]) -> Iterator[Step_co]:
         """The steps one by one, within the stage that is under way."""
         self.expect(len(steps))
         for step in steps:

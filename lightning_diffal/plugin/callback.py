@@ -14,27 +14,24 @@ from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.graph.search import Backend
-from lightning_diffal.plugin.bars import watch_for
 from lightning_diffal.plugin.batches import Forward
 from lightning_diffal.plugin.checkpoints import Checkpoints
 from lightning_diffal.plugin.loaders import check_training_loaders, mapped
+from lightning_diffal.plugin.plan import Plan
 from lightning_diffal.plugin.query import Questioner
 from lightning_diffal.plugin.rounds import fit_rounds
 from lightning_diffal.plugin.run import Run
 from lightning_diffal.plugin.source import TrainingSource
-from lightning_diffal.plugin.telling import last_metrics, tell
+from lightning_diffal.plugin.telling import tell
 from lightning_diffal.pool.history import History
-from lightning_diffal.pool.initial import PerClass, check_initial, described_initial, draw_initial
-from lightning_diffal.pool.ledger import Record, plain
+from lightning_diffal.pool.initial import PerClass, check_initial
 from lightning_diffal.pool.oracle import AnswerFunction
-from lightning_diffal.pool.randomness import seed_of
 from lightning_diffal.selectors.diffusion import DiffusionSelector
-from lightning_diffal.selectors.selector import AnySelector, Query, needs_of
+from lightning_diffal.selectors.selector import AnySelector, needs_of
 
 FOLDER: Final = "active_learning"
 
 
-@checks_its_arguments
 class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  # type: ignore[misc]
     """Spend a budget of labels where they teach most: each fit trains on what is labeled, and then asks for more.
 
@@ -63,6 +60,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         seed: Of the first labels, the choices and, in `active.fit`, each round's training.
     """
 
+    @checks_its_arguments
     def __init__(
         self,
         query_size: int,
@@ -98,18 +96,23 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
             raise ValueError(f"{name}(seed={seed!r}): a whole number in [0, 2**32) is needed.")
         needs_of(selector)
-        self.query_size, self.budget, self.selector, self.seed = query_size, budget, selector, seed
-        self.initial = check_initial(name, query_size if initial is None else initial, budget)
-        self.oracle, self.stop_when, self.warm_start = oracle, stop_when, warm_start
-        self.folder = Path(folder) if folder is not None else None
-        self.questioner = Questioner(
-            selector=selector,
-            layer=layer,
-            forward=forward,
-            pool=pool,
-            pool_batch_size=pool_batch_size,
-            num_classes=num_classes,
+        self.warm_start, self.folder = warm_start, Path(folder) if folder is not None else None
+        self.plan = Plan(
+            query_size=query_size,
+            budget=budget,
+            initial=check_initial(name, query_size if initial is None else initial, budget),
+            oracle=oracle,
+            stop_when=stop_when,
             seed=seed,
+            questioner=Questioner(
+                selector=selector,
+                layer=layer,
+                forward=forward,
+                pool=pool,
+                pool_batch_size=pool_batch_size,
+                num_classes=num_classes,
+                seed=seed,
+            ),
         )
         self.run: Run | None = None
         self.checkpoints: Checkpoints | None = None
@@ -164,14 +167,14 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         assert self.source is not None
         loaders = self.source.loaders()
         if self.run is None:
-            self.run = self.open_run(trainer, module, loaders)
+            self.run = self.plan.open_run(trainer, module, loaders, self.folder_for(trainer), self.remembered)
         return mapped(loaders, self.run.narrowed)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if self.checkpoints is not None and self.run is not None:
             self.checkpoints.keep_untrained(trainer)
             # From here on a round depends on nothing but its number, so that a run can be resumed at any of them.
-            seed_everything(seed_of(self.seed, len(self.run.ledger.records)), verbose=False)
+            seed_everything(self.plan.seed_of_next(self.run), verbose=False)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         if self.run is not None:
@@ -183,13 +186,14 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         if trainer.fast_dev_run:
             return
-        run = self.trained_run(trainer)
-        fitted = self.fitted(trainer, run)
-        over = self.reason_to_stop(run, fitted)
-        record = replace(fitted, last=over) if over else self.asked(trainer, pl_module, run, fitted, self.query_size)
+        if self.run is None or self.batches == 0:
+            raise MisconfigurationException(nothing_trained(trainer))
+        fitted = self.plan.fitted(trainer, self.run, self.batches, time.perf_counter() - self.started)
+        over = self.plan.reason_to_stop(self.run, fitted)
+        record = replace(fitted, last=over) if over else self.plan.asked(trainer, pl_module, self.run, fitted)
         if self.checkpoints is not None and (over or self.warm_start):
             self.checkpoints.keep_trained(trainer, pl_module, record.round)
-        tell(trainer, run.commit(record), run)
+        tell(trainer, self.run.commit(record), self.run)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if self.source is not None:
@@ -204,96 +208,11 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     @property
     def state_key(self) -> str:
-        return self._generate_state_key(selector=repr(self.selector), seed=self.seed)
+        return self._generate_state_key(**self.plan.identity())
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         if self.checkpoints is not None:
             self.checkpoints.on_save(checkpoint)
-
-    # What they are made of
-
-    def open_run(self, trainer: Any, module: Any, loaders: Any) -> Run:
-        """The run as the ledger, or a checkpoint that knows more, remembers it; a new one gets its first labels."""
-        run = Run(trainer, loaders, self.folder_for(trainer), self.oracle)
-        run.ledger.open(run.pool, **self.kinship(run))
-        run.adopt(self.remembered, self.kinship(run))
-        if not run.ledger.records:
-            run.commit(self.first_labels(trainer, module, run))
-        return run
-
-    def kinship(self, run: Run) -> dict[str, Any]:
-        """What tells this run from another one."""
-        return {"dataset": run.fingerprint, **self.identity()}
-
-    def identity(self) -> dict[str, Any]:
-        initial = described_initial(self.initial)
-        return {"selector": described_selector(self.selector), "seed": self.seed, "initial": initial}
-
-    def first_labels(self, trainer: Any, module: Any, run: Run) -> Record:
-        blank = self.blank(run, 0)
-        if self.initial == 0:
-            return self.asked(trainer, module, run, blank, min(self.query_size, self.budget))
-        indices = draw_initial(self.initial, run.candidates, run.oracle, self.seed)
-        unknown = [None] * len(indices)
-        return replace(blank, indices=indices, labels=run.answers(indices), scores=[*unknown], reached=[*unknown])
-
-    def blank(self, run: Run, number: int) -> Record:
-        identity = self.identity()
-        return Record(
-            round=number,
-            labeled=len(run.pool.labeled),
-            indices=[],
-            labels=[],
-            scores=[],
-            reached=[],
-            selector=identity["selector"],
-            seeds={"run": self.seed, "round": seed_of(self.seed, number)},
-            initial=identity["initial"],
-            dataset=run.fingerprint,
-        )
-
-    def trained_run(self, trainer: Any) -> Run:
-        if self.run is None or self.batches == 0:
-            raise MisconfigurationException(
-                f"This fit trained no step (epoch {trainer.current_epoch}, max_epochs={trainer.max_epochs}, "
-                f"max_steps={trainer.max_steps}, limit_train_batches={trainer.limit_train_batches}): there is "
-                "nothing new to ask by. A Trainer that has reached its end does nothing in a second trainer.fit: "
-                "active.fit(...) starts it over for each round; by hand, make a new Trainer."
-            )
-        return self.run
-
-    def fitted(self, trainer: Any, run: Run) -> Record:
-        """The round as far as it has come: a fit, and no question yet."""
-        return replace(
-            self.blank(run, len(run.ledger.records)),
-            metrics={name: plain(value) for name, value in last_metrics(trainer).items()},
-            seconds={"fit": time.perf_counter() - self.started},
-            steps=self.batches,
-        )
-
-    def reason_to_stop(self, run: Run, fitted: Record) -> str | None:
-        if len(run.pool.labeled) >= self.budget:
-            return "budget"
-        if run.unlabeled() == 0:
-            return "pool"
-        if self.stop_when is not None and self.stop_when(History([*run.ledger.records, fitted])):
-            return "stop_when"
-        return None
-
-    def asked(self, trainer: Any, module: Any, run: Run, fitted: Record, size: int) -> Record:
-        """The round with its query and the answers to it."""
-        watch = watch_for(trainer, module)
-        size = min(size, self.budget - len(run.pool.labeled))
-        query, labels = self.questioner.ask(trainer, module, run, size, watch)
-        return replace(
-            fitted,
-            indices=query.indices.tolist(),
-            labels=labels,
-            scores=[plain(score) for score in query.scores.tolist()],
-            reached=reached_of(query),
-            unreached=query.unreached,
-            seconds={**fitted.seconds, **watch.seconds},
-        )
 
 
 class DiffusionActiveLearning(ActiveLearning):
@@ -314,6 +233,7 @@ class DiffusionActiveLearning(ActiveLearning):
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning.
     """
 
+    @checks_its_arguments
     def __init__(
         self,
         query_size: int,
@@ -362,12 +282,10 @@ class DiffusionActiveLearning(ActiveLearning):
         )
 
 
-def reached_of(query: Query) -> list[bool | None]:
-    """Whether a label had reached each point, unknown to selectors that do not count it."""
-    return query.reached.tolist() if query.unreached is not None else [None] * len(query)
-
-
-def described_selector(selector: AnySelector) -> str:
-    """The repr of a selector; a function's would hold an address, which changes from process to process."""
-    name = getattr(selector, "__qualname__", None)
-    return f"{selector.__module__}.{name}" if name is not None else repr(selector)
+def nothing_trained(trainer: Any) -> str:
+    return (
+        f"This fit trained no step (epoch {trainer.current_epoch}, max_epochs={trainer.max_epochs}, "
+        f"max_steps={trainer.max_steps}, limit_train_batches={trainer.limit_train_batches}): there is nothing new to "
+        "ask by. A Trainer that has reached its end does nothing in a second trainer.fit: active.fit(...) starts it "
+        "over for each round; by hand, make a new Trainer."
+    )

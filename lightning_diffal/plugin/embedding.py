@@ -52,7 +52,7 @@ def embed(
     tap, rows, classes = Tap(module, layer), Rows(len(loader.dataset)), None  # type: ignore[arg-type]
     batch: Any
     with lent(trainer, module), tap.open():
-        for batch_idx, batch in enumerate(watch.over("embedding", loader)):  # type: ignore[arg-type]
+        for batch_idx, batch in enumerate(watch.over("embedding", loader)):
             count = min(loader.batch_sampler.batch_size, rows.missing)  # type: ignore[union-attr]
             batch = on_device(trainer, module, batch)  # noqa: PLW2901, the host's copy may go
             output = pass_batch(trainer, module, batch, batch_idx, forward, tap)

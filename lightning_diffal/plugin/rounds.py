@@ -35,7 +35,7 @@ def fit_rounds(
         return finished(records, checkpoints, model)
     while True:
         # Set-up that splits data at random splits it alike in every round.
-        seed_everything(active.seed, workers=os.environ.get("PL_SEED_WORKERS") == "1", verbose=False)
+        seed_everything(active.plan.seed, workers=os.environ.get("PL_SEED_WORKERS") == "1", verbose=False)
         active.checkpoints = checkpoints
         try:
             fit_from(ours, model, data, checkpoints.start_of(len(records), active.warm_start))
@@ -76,7 +76,7 @@ def check_trainer(active: "ActiveLearning", trainer: Any) -> None:
 def remembered(active: "ActiveLearning", folder: Path) -> list[Record]:
     """What the ledger holds of this run, before there is a dataset to check it against."""
     ledger = Ledger(folder)
-    ledger.open(None, **active.identity())
+    ledger.open(None, **active.plan.identity())
     return ledger.records
 
 
@@ -84,7 +84,7 @@ def is_over(active: "ActiveLearning", records: list[Record]) -> bool:
     """Whether there is nothing left to do; a larger budget than before is."""
     if not records or records[-1].last is None:
         return False
-    return records[-1].last != "budget" or records[-1].labeled >= active.budget
+    return records[-1].last != "budget" or records[-1].labeled >= active.plan.budget
 
 
 def finished(records: list[Record], checkpoints: Checkpoints, model: Any) -> History:

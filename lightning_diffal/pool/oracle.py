@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,15 +16,6 @@ from lightning_diffal.pool.randomness import seeded
 AnswerFunction = Callable[[list[int]], Iterable[Any]]
 
 
-class Oracle(Protocol):
-    """Who answers. The dataset's own labels never reach training or a selector but through this door."""
-
-    immediate: bool
-    """Whether it may be asked after each mini-batch of a query, as in Algorithm 1, or once for the whole batch."""
-
-    def __call__(self, indices: Sequence[int]) -> list[int]: ...
-
-
 class DatasetOracle:
     """A simulation: the labels are in the dataset already, and are read one by one as they are asked for.
 
@@ -32,6 +23,7 @@ class DatasetOracle:
     """
 
     immediate = True
+    """Whether it may be asked after each mini-batch of a query, as in Algorithm 1, or once for the whole batch."""
 
     def __init__(self, dataset: "Dataset[Any]", size: int) -> None:
         self.dataset, self.size = dataset, size
@@ -82,6 +74,10 @@ class FunctionOracle:
                 self.memory.append({"indices": missing, "labels": answers})
             self.known.update(zip(missing, answers, strict=True))
         return [self.known[index] for index in indices]
+
+
+# Who answers. The dataset's own labels never reach training or a selector but through this door.
+Oracle: TypeAlias = DatasetOracle | FunctionOracle
 
 
 def targets_of(dataset: "Dataset[Any]") -> Sequence[Any] | Tensor | None:
