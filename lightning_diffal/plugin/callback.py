@@ -16,7 +16,7 @@ from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.graph.search import Backend
 from lightning_diffal.plugin.batches import Forward
 from lightning_diffal.plugin.checkpoints import Checkpoints
-from lightning_diffal.plugin.loaders import check_training_loaders, mapped
+from lightning_diffal.plugin.loaders import check_batch_norm, check_training_loaders, mapped
 from lightning_diffal.plugin.plan import Plan
 from lightning_diffal.plugin.query import Questioner
 from lightning_diffal.plugin.rounds import fit_rounds
@@ -119,7 +119,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         """Where rounds start from, while `fit` runs them."""
         self.source: TrainingSource | None = None
         self.remembered: list[dict[str, Any]] = []
-        self.batches, self.started = 0, 0.0
+        self.batches, self.started, self.rehearsed = 0, 0.0, False
 
     # Rounds
 
@@ -167,7 +167,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         assert self.source is not None
         loaders = self.source.loaders()
         if self.run is None:
-            self.run = self.plan.open_run(trainer, module, loaders, self.folder_for(trainer), self.remembered)
+            folder, first = self.folder_for(trainer), not self.rehearsed
+            self.run = self.plan.open_run(trainer, module, loaders, folder, self.remembered, rehearse=first)
+            self.rehearsed = True
         return mapped(loaders, self.run.narrowed)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -178,7 +180,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         if self.run is not None:
-            check_training_loaders(trainer.train_dataloader, self.run.pool.labeled.tolist(), self.run.others)
+            labeled = self.run.pool.labeled.tolist()
+            check_training_loaders(trainer.train_dataloader, labeled, self.run.others)
+            check_batch_norm(pl_module, len(labeled))
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
         self.batches += 1

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from torch import nn
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -230,3 +231,14 @@ def innermost_sampler(loader: Any) -> Any:
     """The sampler of a loader; for Lightning's distributed wrapper, the one inside."""
     sampler = getattr(getattr(loader, "batch_sampler", None), "sampler", getattr(loader, "sampler", None))
     return getattr(getattr(sampler, "dataset", None), "_sampler", sampler)
+
+
+def check_batch_norm(module: nn.Module, labeled: int) -> None:
+    """Refuse the one case in which a batch of one point cannot be helped."""
+    awake = [
+        child for child in module.modules() if isinstance(child, nn.modules.batchnorm._BatchNorm) and child.training
+    ]
+    if labeled == 1 and awake:
+        raise MisconfigurationException(
+            "There is one labeled point, and BatchNorm cannot be trained on a single one: initial=2 or more is needed."
+        )

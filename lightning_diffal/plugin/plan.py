@@ -30,13 +30,21 @@ class Plan:
     questioner: Questioner
 
     def open_run(
-        self, trainer: Any, module: Any, loaders: Any, folder: Path | None, remembered: Sequence[dict[str, Any]]
+        self,
+        trainer: Any,
+        module: Any,
+        loaders: Any,
+        folder: Path | None,
+        remembered: Sequence[dict[str, Any]],
+        rehearse: bool,
     ) -> Run:
         """The run as the ledger, or a checkpoint that knows more, remembers it; a new one gets its first labels."""
         run = Run(trainer, loaders, folder, self.oracle)
         kinship = {"dataset": run.fingerprint, **self.identity()}
         run.ledger.open(run.pool, **kinship)
         run.adopt(remembered, kinship)
+        if rehearse:
+            self.questioner.rehearse(trainer, module, run)
         if not run.ledger.records:
             run.commit(self.first_labels(trainer, module, run))
         return run

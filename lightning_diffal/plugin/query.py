@@ -59,22 +59,40 @@ class Questioner:
         chosen = Query(rows[query.indices.cpu()], query.scores.cpu(), query.reached.cpu(), query.unreached)
         return chosen, sheet.settle(chosen.indices.tolist())
 
+    def rehearse(self, trainer: Any, module: Any, run: Run) -> None:
+        """Embed two points before anything is trained, so that what cannot work is not found out after hours."""
+        loader, needs = self.pool_source(trainer, run), needs_of(self.selector)
+        if needs:
+            with seeded(self.seed):
+                self.embedded(trainer, module, pool_loader(loader, run.candidates[:2], None), needs, Watch())
+        if needs and loader is run.loader and looks_random(run.dataset, run.size):
+            rank_zero_warn(
+                "The pool is embedded through the training dataset, which gives other items each time, as random "
+                "augmentation does. A pool_dataloader() in the DataModule, or pool=, without it embeds better."
+            )
+
     def look(self, trainer: Any, module: Any, run: Run, needs: frozenset[str], watch: Watch) -> Embedded:
         """What the selector needs to know of the candidates, each rank reading its share of them."""
         if not needs:
             return Embedded(None, None, None, None)
         mine = rows_of_rank(run.candidates, trainer.global_rank, trainer.world_size)
-        seen = embed(
+        loader = pool_loader(self.pool_source(trainer, run), mine, self.pool_batch_size)
+        return gathered(trainer, self.embedded(trainer, module, loader, needs, watch), len(run.candidates))
+
+    def embedded(
+        self, trainer: Any, module: Any, loader: "DataLoader[Any]", needs: frozenset[str], watch: Watch
+    ) -> Embedded:
+        passes = getattr(self.selector, "passes", 1)
+        return embed(
             trainer,
             module,
-            pool_loader(self.pool_source(trainer, run), mine, self.pool_batch_size),
+            loader,
             needs=needs,
             layer=self.layer,
             forward=self.forward,
-            passes=getattr(self.selector, "passes", 1),
+            passes=passes,
             watch=watch,
         )
-        return gathered(trainer, seen, len(run.candidates))
 
     def pool_source(self, trainer: Any, run: Run) -> "DataLoader[Any]":
         """A loader over the whole dataset without training augmentation, if the user offers one."""
@@ -83,11 +101,6 @@ class Questioner:
             if offered is None and hasattr(owner, "pool_dataloader"):
                 offered = owner.pool_dataloader()
         if offered is None:
-            if looks_random(run.dataset, run.size):
-                rank_zero_warn(
-                    "The pool is embedded through the training dataset, which gives other items each time, as random "
-                    "augmentation does. A pool_dataloader() in the DataModule, or pool=, without it embeds better."
-                )
             return run.loader
         loader = with_dataset(run.loader, offered) if isinstance(offered, Dataset) else leaves(offered)[0]
         size = length_of(loader.dataset)

@@ -37,8 +37,12 @@ class Data(L.LightningDataModule):
         return DataLoader(self.dataset, batch_size=self.batch_size, **self.options)
 
     def val_dataloader(self):
-        clouds = Clouds()
-        return DataLoader(torch.utils.data.TensorDataset(clouds.x, clouds.targets), batch_size=60)
+        return val_loader()
+
+
+def val_loader():
+    clouds = Clouds()
+    return DataLoader(torch.utils.data.TensorDataset(clouds.x, clouds.targets), batch_size=60)
 
 
 class Net(L.LightningModule):
@@ -47,7 +51,7 @@ class Net(L.LightningModule):
     def __init__(self, classes=3, lr=0.01):
         super().__init__()
         torch.manual_seed(0)
-        self.save_hyperparameters()
+        self.save_hyperparameters("classes", "lr")
         self.lr, self.diary = lr, []
         self.backbone = nn.Sequential(nn.Linear(2, 16), nn.BatchNorm1d(16), nn.ReLU())
         self.head = nn.Linear(16, classes)
