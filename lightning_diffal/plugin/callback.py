@@ -9,7 +9,6 @@ from typing import Any, Final
 import lightning.pytorch
 import pytorch_lightning
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.fabric.utilities.seed import seed_everything
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
@@ -21,6 +20,7 @@ from lightning_diffal.plugin.plan import Plan
 from lightning_diffal.plugin.query import Questioner
 from lightning_diffal.plugin.rounds import fit_rounds
 from lightning_diffal.plugin.run import Run
+from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.source import TrainingSource
 from lightning_diffal.plugin.telling import tell
 from lightning_diffal.pool.history import History
@@ -174,9 +174,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if self.checkpoints is not None and self.run is not None:
-            self.checkpoints.keep_untrained(trainer)
+            self.checkpoints.start(trainer)
             # From here on a round depends on nothing but its number, so that a run can be resumed at any of them.
-            seed_everything(self.plan.seed_of_next(self.run), verbose=False)
+            seed_training(self.plan.seed_of_next(self.run))
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         if self.run is not None:

@@ -30,6 +30,15 @@ class Checkpoints:
         self.fresh = round_number == 0 or not path.exists()
         return None if self.fresh else path
 
+    def start(self, trainer: Any) -> None:
+        """A round begins to train: keep the state it starts from, if none is kept yet."""
+        for callback in trainer.checkpoint_callbacks:
+            # ModelCheckpoint skips a step that it has saved last, and its state does not say that this was another
+            # round's. There is no public way to tell it; a test counts the checkpoints of each round.
+            if hasattr(callback, "_last_global_step_saved"):
+                callback._last_global_step_saved = 0
+        self.keep_untrained(trainer)
+
     def keep_untrained(self, trainer: Any) -> None:
         if not self.fresh:
             return

@@ -1,16 +1,15 @@
 """Fit, query, fit again."""
 
 import inspect
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.fabric.utilities.seed import seed_everything
 from lightning.pytorch.utilities import rank_zero_info
 
 from lightning_diffal.plugin.checkpoints import Checkpoints
+from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.ledger import Ledger, Record
 
@@ -35,7 +34,7 @@ def fit_rounds(
         return finished(records, checkpoints, model)
     while True:
         # Set-up that splits data at random splits it alike in every round.
-        seed_everything(active.plan.seed, workers=os.environ.get("PL_SEED_WORKERS") == "1", verbose=False)
+        seed_training(active.plan.seed)
         active.checkpoints = checkpoints
         try:
             fit_from(ours, model, data, checkpoints.start_of(len(records), active.warm_start))

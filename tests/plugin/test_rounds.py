@@ -56,6 +56,16 @@ def test_every_round_starts_over(tmp_path):
     assert all(len(fit["drawn"]) > 2 for fit in model.diary), "a stale EarlyStopping would end after one epoch"
 
 
+def test_every_round_saves_its_checkpoints(tmp_path):
+    # The same number of steps in every round: ModelCheckpoint skips a step it believes to have saved.
+    saving = ModelCheckpoint(dirpath=tmp_path / "saved", save_top_k=-1)
+    active = learner()
+    trainer = quiet(tmp_path, active, saving, max_epochs=-1, max_steps=4, enable_checkpointing=True)
+    active.fit(trainer, Net(), datamodule=Data())
+    last = [path for path in (tmp_path / "saved").iterdir() if "step=4" in path.name]
+    assert len(last) == 4
+
+
 def test_a_warm_start_keeps_the_weights_and_nothing_else(tmp_path):
     active, model = learner(warm_start=True), Net()
     ends = []

@@ -1,0 +1,108 @@
+"""Runs a small run in processes that are killed, and prints what came out. Called by test_killed.py.
+
+Lightning takes seconds to import, so one process imports it and forks the others: real processes, files and kills.
+"""
+
+import io
+import json
+import logging
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import torch
+
+from tests.plugin.workshop import Clouds, Data, Net, learner, quiet
+
+torch.set_num_threads(1)
+logging.disable(logging.INFO)
+
+
+class Unhurried(Net):
+    """Steps slow enough for kills to fall into them, too."""
+
+    def training_step(self, batch, batch_idx):
+        time.sleep(0.002)
+        return super().training_step(batch, batch_idx)
+
+
+def paid(indices):
+    """An oracle that notes what it was asked, in a file that no kill undoes."""
+    with Path(os.environ["ASKED"]).open("a") as file:
+        file.write("".join(f"{index}\n" for index in indices))
+    return Clouds().targets[indices].tolist()
+
+
+def run(folder, **options):
+    """One run in a process of its own; returns its id at once."""
+    child = os.fork()
+    if child:
+        return child
+    os.environ["ASKED"] = str(folder / "asked")
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        active = learner(query_size=4, budget=21, initial=5, **options)
+        active.fit(quiet(folder, active), Unhurried(), datamodule=Data())
+    os._exit(0)
+
+
+def ledger(folder):
+    path = folder / "active_learning" / "rounds.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    whole = [json.loads(line) for line in lines if line.endswith("\n")]
+    return [[line["indices"], line["labels"], line["scores"]] for line in whole]
+
+
+def answers(folder):
+    """What an oracle had said and was on the disk."""
+    path = folder / "active_learning" / "answers.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [index for line in lines if line.endswith("\n") for index in json.loads(line)["indices"]]
+
+
+def asked(folder):
+    """What it was asked, by its own account."""
+    return list(map(int, (folder / "asked").read_text().split())) if (folder / "asked").exists() else []
+
+
+def ends(child):
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def main(folder, kills):
+    folder, chance = Path(folder), random.Random(0)
+    for options in ({}, {"warm_start": True}, {"oracle": paid}):
+        name = "-".join(options) or "plain"
+        whole = folder / f"{name}-whole"
+        whole.mkdir()
+        start = time.monotonic()
+        ends(run(whole, **options))
+        length = time.monotonic() - start
+        for kill in range(int(kills)):
+            place = folder / f"{name}-{kill}"
+            place.mkdir()
+            child = run(place, **options)
+            time.sleep(chance.uniform(0, length))
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            before, answered, noted = ledger(place), answers(place), asked(place)
+            ends(run(place, **options))
+            report = {
+                "name": name,
+                "lines_when_killed": len(before),
+                "kept": ledger(place)[: len(before)] == before,
+                "same": ledger(place) == ledger(whole),
+                "rounds": len(ledger(whole)),
+                "asked_twice": len(set(answered) & set(asked(place)[len(noted) :])),
+                "answered": len(answered),
+            }
+            print(json.dumps(report), flush=True)
+            shutil.rmtree(place)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
