@@ -130,12 +130,7 @@ def build_graph(
     check_embeddings(embeddings)
     if neighbors is None:
         neighbors = default_neighbors(len(embeddings))
-    check_count("build_graph", "neighbors", neighbors)
-    if neighbors >= len(embeddings):
-        raise ValueError(
-            f"build_graph(neighbors={neighbors}): a pool of {len(embeddings)} points has at most "
-            f"{len(embeddings) - 1} neighbors each."
-        )
+    check_neighbors("build_graph", neighbors, len(embeddings))
     points = embeddings.detach()
     if points.dtype not in (torch.float32, torch.float64):
         points = points.float()
@@ -183,3 +178,13 @@ def symmetrized(graph: NeighborGraph) -> NeighborGraph:
     weight.index_add_(0, place, graph.weight.repeat(2) / 2)
     crow = torch.searchsorted(edge, torch.arange(n + 1, device=graph.device) * n)
     return NeighborGraph(crow, edge % n, weight)
+
+
+@checks_its_arguments
+def check_neighbors(caller: str, neighbors: int, points: int) -> None:
+    """Refuse more neighbors than a pool of so many points has."""
+    check_count(caller, "neighbors", neighbors)
+    if neighbors >= points:
+        raise ValueError(
+            f"{caller}(neighbors={neighbors}): a pool of {points} points has at most {points - 1} neighbors each."
+        )

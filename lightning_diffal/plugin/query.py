@@ -62,6 +62,8 @@ class Questioner:
     def rehearse(self, trainer: Any, module: Any, run: Run) -> None:
         """Embed two points before anything is trained, so that what cannot work is not found out after hours."""
         loader, needs = self.pool_source(trainer, run), needs_of(self.selector)
+        if hasattr(self.selector, "check_pool"):
+            self.selector.check_pool(len(run.candidates))
         if needs:
             with seeded(self.seed):
                 self.embedded(trainer, module, pool_loader(loader, run.candidates[:2], None), needs, Watch())

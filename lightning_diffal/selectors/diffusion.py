@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import Progress, check_count, checks_its_arguments
 from lightning_diffal.diffusion.horizon import default_steps
-from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
+from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph, check_neighbors
 from lightning_diffal.graph.search import Backend, check_backend
 from lightning_diffal.labels import UNLABELED, check_labels, check_probabilities
 from lightning_diffal.selectors.chooser import Chooser
@@ -137,6 +137,11 @@ class DiffusionSelector:
                 check_count("DiffusionSelector", name, value)
         check_shrink_below("DiffusionSelector", self.shrink_below)
         check_backend("DiffusionSelector", self.backend)
+
+    def check_pool(self, points: int) -> None:
+        """Refuse a pool that this selector could not choose from, before a model is trained on it."""
+        if self.neighbors is not None:
+            check_neighbors("DiffusionSelector", self.neighbors, points)
 
     @property
     def needs(self) -> frozenset[str]:
