@@ -1,16 +1,17 @@
 """One pass over the pool with the model as it is."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from lightning.fabric.utilities import move_data_to_device
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from lightning_diffal.plugin.batches import Forward, overrides, run_model
+from lightning_diffal.plugin.batches import Forward, model_runner, overrides
 from lightning_diffal.plugin.tap import Tap
 from lightning_diffal.selectors.selector import StochasticPasses
 from lightning_diffal.watch import Watch
@@ -50,12 +51,20 @@ def embed(
     Memory: n · (d + c) numbers, and one batch.
     """
     tap, rows, classes = Tap(module, layer), Rows(len(loader.dataset)), None  # type: ignore[arg-type]
-    batch: Any
+    run, to_device = model_runner(module, forward), batch_mover(trainer, module)
+    size = loader.batch_sampler.batch_size  # type: ignore[union-attr]
+
+    def passed(batch: Any, batch_idx: int) -> Any:
+        tap.clear()
+        with trainer.precision_plugin.forward_context():
+            return run(batch, batch_idx)
+
     with lent(trainer, module), tap.open():
         for batch_idx, batch in enumerate(watch.over("embedding", loader)):
-            count = min(loader.batch_sampler.batch_size, rows.missing)  # type: ignore[union-attr]
-            batch = on_device(trainer, module, batch)  # noqa: PLW2901, the host's copy may go
-            output = pass_batch(trainer, module, batch, batch_idx, forward, tap)
+            count, batch = min(size, rows.missing), to_device(batch)  # noqa: PLW2901, the host's copy may go
+            output = passed(batch, batch_idx)
+            if batch_idx == 0 and tap.classifier is not None:
+                tap.keep_only(tap.classifier[0])
             logits = tap.logits(count, output)
             if "embeddings" in needs:
                 rows.put("embeddings", tap.embedding(count))
@@ -63,18 +72,14 @@ def embed(
                 rows.put("logits", known_logits(logits, output))
             if "stochastic" in needs:
                 with awake_dropout(module):
-                    mean, entropy = stochastic(
-                        lambda batch=batch, index=batch_idx: pass_batch(trainer, module, batch, index, forward, tap),
-                        lambda output, count=count: known_logits(tap.logits(count, output), output),
-                        passes,
-                    )
+                    outputs = (passed(batch, batch_idx) for _ in range(passes))
+                    mean, entropy = averaged((known_logits(tap.logits(count, o), o) for o in outputs), passes)
                 rows.put("mean", mean)
                 rows.put("entropy", entropy[:, None])
             classes = None if logits is None else logits.shape[1]
             rows.filled += count
-            tap.clear()
-    passed = StochasticPasses(rows.parts["mean"], rows.parts["entropy"][:, 0]) if "stochastic" in needs else None
-    return Embedded(rows.parts.get("embeddings"), rows.parts.get("logits"), passed, classes)
+    several = StochasticPasses(rows.parts["mean"], rows.parts["entropy"][:, 0]) if "stochastic" in needs else None
+    return Embedded(rows.parts.get("embeddings"), rows.parts.get("logits"), several, classes)
 
 
 class Rows:
@@ -122,18 +127,17 @@ def lent(trainer: Any, module: Any) -> Iterator[None]:
             module.to(device)
 
 
-def on_device(trainer: Any, module: Any, batch: Any) -> Any:
-    """The batch as the training step would get it, through the hooks of the user."""
-    data = trainer.datamodule
+def batch_mover(trainer: Any, module: Any) -> Callable[[Any], Any]:
+    """How a batch gets to the device as the training step would get it, through the hooks of the user."""
+    data, convert = trainer.datamodule, trainer.precision_plugin.convert_input
     owner = data if data is not None and overrides(data, "on_before_batch_transfer") else module
-    batch = trainer.precision_plugin.convert_input(owner.on_before_batch_transfer(batch, 0))
-    return trainer.strategy.batch_to_device(batch)
-
-
-def pass_batch(trainer: Any, module: Any, batch: Any, batch_idx: int, forward: Forward | None, tap: Tap) -> Any:
-    tap.clear()
-    with trainer.precision_plugin.forward_context():
-        return run_model(module, batch, batch_idx, forward)
+    hooks = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
+    if not any(overrides(who, hook) for who in (data, module) for hook in hooks):
+        # Lightning asks its hooks for every batch, which costs as much as a small model does.
+        if trainer.strategy.root_device.type == "cpu":
+            return convert  # type: ignore[no-any-return]
+        return lambda batch: move_data_to_device(convert(batch), trainer.strategy.root_device)
+    return lambda batch: trainer.strategy.batch_to_device(convert(owner.on_before_batch_transfer(batch, 0)))
 
 
 def known_logits(logits: Tensor | None, output: Any) -> Tensor:
@@ -163,11 +167,11 @@ def awake_dropout(module: nn.Module) -> Iterator[None]:
             layer.eval()
 
 
-def stochastic(run: Any, logits_of: Any, passes: int) -> tuple[Tensor, Tensor]:
+def averaged(logits: Iterable[Tensor], passes: int) -> tuple[Tensor, Tensor]:
     """The mean softmax and the mean entropy of several passes: sums only, so that memory does not grow with them."""
     mean = entropy = torch.zeros(())
-    for _ in range(passes):
-        probabilities = logits_of(run()).float().softmax(dim=1)
+    for once in logits:
+        probabilities = once.float().softmax(dim=1)
         mean = mean.to(probabilities) + probabilities
         entropy = entropy.to(probabilities) + torch.special.entr(probabilities).sum(dim=1)
     return mean / passes, entropy / passes

@@ -22,6 +22,7 @@ class Tap:
         self.layer, self.names = layer, {child: name for name, child in module.named_modules()}
         self.named = find_layer(module, layer) if layer is not None else None
         self.linears = [child for child in module.modules() if isinstance(child, nn.Linear)]
+        self.handles: dict[nn.Module, RemovableHandle] = {}
         self.clear()
 
     def clear(self) -> None:
@@ -31,15 +32,20 @@ class Tap:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        handles: list[RemovableHandle] = [linear.register_forward_hook(self.at_linear) for linear in self.linears]
-        if self.named is not None:
-            handles.append(self.named.register_forward_hook(self.at_named))
+        self.handles = {linear: linear.register_forward_hook(self.at_linear) for linear in self.linears}
+        named = self.named.register_forward_hook(self.at_named) if self.named is not None else None
         try:
             yield
         finally:
-            for handle in handles:
-                handle.remove()
+            self.keep_only(None)
+            if named is not None:
+                named.remove()
             self.clear()
+
+    def keep_only(self, linear: nn.Module | None) -> None:
+        """Take the hooks off all Linear layers but one: each costs time in every batch, and the classifier is found."""
+        for other in [hooked for hooked in self.handles if hooked is not linear]:
+            self.handles.pop(other).remove()
 
     def at_linear(self, linear: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         self.classifier = (linear, inputs[0] if inputs else None, output)

@@ -1,0 +1,180 @@
+"""What a round adds to `trainer.fit`: the embedding pass, the graph, the query, and a loader narrowed to the labeled.
+
+    python benchmarks/bench_round_vs_fit.py
+
+Made-up data of the sizes of the paper's MNIST and CIFAR-10 studies, with their networks, batch sizes and epochs. Three
+questions, each with both sides in one run, alternating:
+
+* the seconds a round adds, as a share of the fit before it;
+* the embedding pass against a bare inference loop over the same loader;
+* an epoch of the narrowed loader against the user's own loader over a dataset of that size.
+"""
+
+import argparse
+import logging
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import lightning as L  # noqa: N812
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, Subset, TensorDataset
+
+from lightning_diffal import DiffusionActiveLearning
+from lightning_diffal.plugin.embedding import embed
+from lightning_diffal.plugin.loaders import narrowed, pool_loader
+from lightning_diffal.watch import Watch
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A study of the paper: its pool, network and training."""
+
+    name: str
+    points: int
+    inputs: int
+    hidden: tuple[int, ...]
+    labels: int
+    query: int
+    mini_batch: int
+    neighbors: int
+    batch: int
+    epochs: int
+
+
+SETTINGS = [
+    Setting("mnist", 10_000, 784, (100, 50), 100, 20, 1, 10, 8, 100),
+    Setting("cifar10", 50_000, 512, (512, 20), 1_000, 200, 10, 20, 100, 100),
+]
+
+
+class Network(L.LightningModule):
+    def __init__(self, inputs: int, hidden: tuple[int, ...]) -> None:
+        super().__init__()
+        widths = (inputs, *hidden)
+        layers = [
+            layer
+            for before, after in zip(widths, hidden, strict=False)
+            for layer in (nn.BatchNorm1d(before), nn.Linear(before, after), nn.ReLU())
+        ]
+        self.hidden = nn.Sequential(*layers)
+        self.classifier = nn.Linear(hidden[-1], 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(self.hidden(x))  # type: ignore[no-any-return]
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        return cross_entropy(self(batch[0]), batch[1])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters())
+
+
+def pool_of(setting: Setting) -> TensorDataset:
+    generator = torch.Generator().manual_seed(0)
+    classes = torch.arange(setting.points) % 10
+    centers = torch.randn(10, setting.inputs, generator=generator)
+    return TensorDataset(centers[classes] + torch.randn(setting.points, setting.inputs, generator=generator), classes)
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def alternating(ours: Callable[[], object], theirs: Callable[[], object], repeats: int) -> list[tuple[float, float]]:
+    ours(), theirs()  # the first calls of torch are slower
+    return [(seconds(ours), seconds(theirs)) for _ in range(repeats)]
+
+
+def trainer_for(folder: str, epochs: int, *callbacks: L.Callback) -> L.Trainer:
+    return L.Trainer(
+        accelerator="cpu",
+        max_epochs=epochs,
+        default_root_dir=folder,
+        callbacks=list(callbacks),
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+
+
+def measured(setting: Setting, repeats: int) -> list[str]:
+    """The rows of the table for one setting."""
+    torch.manual_seed(0)
+    dataset, network = pool_of(setting), Network(setting.inputs, setting.hidden)
+    loader = DataLoader(dataset, batch_size=setting.batch, shuffle=True)
+    with tempfile.TemporaryDirectory() as folder:
+        active = DiffusionActiveLearning(
+            query_size=setting.query,
+            budget=setting.points,
+            initial=setting.labels,
+            mini_batch=setting.mini_batch,
+            neighbors=setting.neighbors,
+            steps=4,
+        )
+        trainer = trainer_for(folder, setting.epochs, active)
+        trainer.fit(network, loader)
+    took = active.history[0]
+    fit = took["fit s"]
+    stages = [took[f"{stage} s"] for stage in ("embedding", "graph", "query")]
+    parts = " + ".join(f"{value:.2f}" for value in stages)
+    added = "a round adds (embedding + graph + query)"
+    rows = [f"| {setting.name} | {added} | {parts} s | fit {fit:.1f} s | {sum(stages) / fit:.1%} |"]
+    ordered = pool_loader(loader, range(setting.points), None)
+
+    def by_us() -> None:
+        needs = frozenset({"embeddings"})
+        embed(trainer, network, ordered, needs=needs, layer=None, forward=None, passes=1, watch=Watch())
+
+    @torch.no_grad()
+    def bare() -> None:
+        network.eval()
+        torch.cat([network(batch[0]) for batch in ordered])
+
+    rows.append(compared(setting, "embedding pass / bare inference loop", alternating(by_us, bare, repeats)))
+    labeled = torch.randperm(setting.points)[: setting.labels].tolist()
+    ours = narrowed(loader, labeled, None, 1)
+    theirs = DataLoader(Subset(dataset, labeled), batch_size=setting.batch, shuffle=True)
+
+    def epochs_of(loader: "DataLoader[Any]") -> Callable[[], object]:
+        return lambda: [None for _ in range(2_000 // len(loader) + 1) for _ in loader]
+
+    both = alternating(epochs_of(ours), epochs_of(theirs), repeats)
+    rows.append(compared(setting, "narrowed loader / the user's own", both))
+    return rows
+
+
+def compared(setting: Setting, what: str, pairs: list[tuple[float, float]]) -> str:
+    ours, theirs = zip(*pairs, strict=True)
+    ratios = sorted(a / b for a, b in pairs)
+    return (
+        f"| {setting.name} | {what} | {statistics.median(ours):.3f} s | {statistics.median(theirs):.3f} s "
+        f"| {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--settings", nargs="+", default=[setting.name for setting in SETTINGS])
+    parser.add_argument("--repeats", type=int, default=9)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.INFO)
+    print(f"torch {torch.__version__}, lightning {L.__version__}, {torch.get_num_threads()} threads, CPU\n")
+    print("| setting | what | ours | beside it | ratio |\n|---|---|---|---|---|")
+    for setting in SETTINGS:
+        if setting.name in arguments.settings:
+            print("\n".join(measured(setting, arguments.repeats)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
