@@ -1,24 +1,54 @@
 """What a user might copy is run as it stands."""
 
+import importlib
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
-import pytest
+import matplotlib as mpl
+import yaml
+
+from tests.plugin.workshop import Data, Net
 
 ROOT = Path(__file__).parents[1]
 SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS)
-def test_the_snippets_of_the_readme_run(snippet, capsys):
-    exec(compile(snippet, "README.md", "exec"), {})
+def snippet_with(words):
+    return next(snippet for snippet in SNIPPETS if words in snippet)
+
+
+def test_the_ten_lines_of_the_readme_run_on_a_model_and_data_of_somebody_elses(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    mpl.use("Agg")
+    names = {"model": Net(), "data": Data()}
+    snippet = snippet_with("DiffusionActiveLearning(")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Lightning's default logger and bars
+        exec(compile(snippet, "README.md", "exec"), names)
+    assert names["history"].labels == [20, 40, 60, 80, 100]
+    assert all(row["steps"] >= 20 for row in names["history"])
+    assert names["history"].metric("val_acc")[-1] > 0.8
+    assert "val_acc" in capsys.readouterr().out
+    assert len(snippet.strip().splitlines()) <= 10
+
+
+def test_the_core_snippet_of_the_readme_runs(capsys):
+    exec(compile(snippet_with("build_graph("), "README.md", "exec"), {})
     assert re.search(r"tensor\(\[(\s*\d+,){19}\s*\d+\]\)", capsys.readouterr().out), "twenty indices"
 
 
-def test_the_readme_has_a_snippet():
-    assert SNIPPETS
+def test_every_snippet_of_the_readme_is_run_by_a_test():
+    assert len(SNIPPETS) == 2
+
+
+def test_the_yaml_of_the_readme_names_a_class_and_its_arguments():
+    text = re.search(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+    entry = yaml.safe_load(text)["trainer"]["callbacks"][0]
+    module, name = entry["class_path"].rsplit(".", 1)
+    assert getattr(importlib.import_module(module), name)(**entry["init_args"]).plan.budget == 100
 
 
 def test_the_core_example_draws_and_diffusion_beats_random(tmp_path):
