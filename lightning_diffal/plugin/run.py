@@ -36,6 +36,7 @@ class Run:
         self.candidates = candidates_of(self.loader)
         self.pool, self.ledger = LabelPool(self.size), Ledger(folder)
         self.fingerprint = fingerprint(self.dataset, self.size)
+        check_ranks(trainer, self.fingerprint)
         self.oracle: Oracle
         if oracle is None:
             self.oracle = DatasetOracle(self.dataset, self.size)
@@ -84,6 +85,20 @@ class Run:
         if not self.trainer.is_global_zero:
             self.ledger.hear(heard, self.pool)
         return heard
+
+
+def check_ranks(trainer: Any, fingerprint: str) -> None:
+    """Refuse to start, on every rank, if one of them sees another dataset."""
+    if trainer.world_size == 1:
+        return
+    number = int(fingerprint.split("-")[1][:15], 16)
+    numbers = trainer.strategy.all_gather(torch.tensor(number, device=trainer.strategy.root_device))
+    others = [rank for rank, theirs in enumerate(numbers.tolist()) if theirs != numbers.tolist()[0]]
+    if others:
+        raise MisconfigurationException(
+            f"Rank {others[0]} sees another training dataset than rank 0: their indices would name other points. Is "
+            "data split or downloaded at random on each rank? A generator with a fixed seed splits alike."
+        )
 
 
 class AnswerSheet:

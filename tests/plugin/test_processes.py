@@ -1,0 +1,120 @@
+"""Several processes: the same choice on each, every labeled point trained on, no unlabeled one."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from tests.plugin.workshop import Data, Net, learner, quiet
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Shared(Net):
+    """Learns nothing, so that its embedding does not depend on how batches were shared; writes what it drew."""
+
+    def __init__(self, folder=None):
+        super().__init__(lr=0.0)
+        self.folder, self.backbone = folder, nn.Sequential(nn.Linear(2, 16), nn.ReLU())
+
+    def on_train_epoch_end(self):
+        super().on_train_epoch_end()
+        note = {"labels": len(self.trainer.train_dataloader.dataset), "drawn": self.diary[-1]["drawn"][-1]}
+        with (self.folder / f"drawn-{self.global_rank}.jsonl").open("a") as file:
+            file.write(json.dumps(note | {"epoch": self.current_epoch}) + "\n")
+
+
+def run(folder, strategy, world, **options):
+    folder.mkdir()
+    active = learner(budget=25)
+
+    def make():
+        return quiet(folder, active, strategy=strategy, devices=world, limit_val_batches=0, **options)
+
+    history = active.fit(make, Shared(folder), datamodule=Data())
+    assert history.labels == [9, 17, 25]
+    lines = (folder / "active_learning" / "rounds.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def check_training(folder, lines, world):
+    """In every epoch of every round the ranks together draw each labeled point, and none of them another."""
+    notes = [
+        json.loads(line) for rank in range(world) for line in (folder / f"drawn-{rank}.jsonl").read_text().splitlines()
+    ]
+    known = []
+    for line in lines[:3]:
+        known += line["indices"]
+        for epoch in (0, 1):
+            drawn = [note["drawn"] for note in notes if note["labels"] == len(known) and note["epoch"] == epoch]
+            assert len(drawn) == world
+            assert {index for part in drawn for index in part} == set(known)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone") / "run"
+    lines = run(folder, "auto", 1)
+    check_training(folder, lines, 1)
+    return lines
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_the_choice_is_that_of_one_process_index_by_index(tmp_path, alone, world):
+    lines = run(tmp_path / "run", "ddp_fork", world)
+    for ours, theirs in zip(lines, alone, strict=True):
+        assert ours["indices"] == theirs["indices"]
+        assert ours["labels"] == theirs["labels"]
+    check_training(tmp_path / "run", lines, world)
+
+
+def test_more_ranks_than_points_share_evenly(tmp_path):
+    from lightning_diffal.plugin.shards import rows_of_rank
+
+    for n in (1, 2, 5, 7, 12):
+        for world in (1, 2, 3, 8):
+            shares = [rows_of_rank(list(range(100, 100 + n)), rank, world) for rank in range(world)]
+            assert len({len(share) for share in shares}) == 1
+            interleaved = [share[place] for place in range(len(shares[0])) for share in shares][:n]
+            assert interleaved == list(range(100, 100 + n))
+
+
+def test_a_rank_that_sees_other_data_is_found_before_any_work(tmp_path):
+    class Own(Data):
+        def setup(self, stage):
+            self.dataset.x = self.dataset.x + self.trainer.global_rank
+
+    active = learner()
+    with pytest.raises(Exception, match="Rank 1 sees another training dataset than rank 0"):
+        active.fit(lambda: quiet(tmp_path, active, strategy="ddp_fork", devices=2), Shared(tmp_path), datamodule=Own())
+    assert not (tmp_path / "active_learning").exists()
+
+
+SCRIPT = """
+import sys, warnings
+sys.path.insert(0, {root!r})
+import torch
+from pathlib import Path
+from tests.plugin.test_processes import Shared, learner, quiet, Data
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+if __name__ == "__main__":
+    active = learner(budget=25)
+    folder = Path({folder!r})
+    trainer = quiet(folder, active, strategy="ddp", devices=2, limit_val_batches=0)
+    active.fit(trainer, Shared(folder), datamodule=Data())
+"""
+
+
+def test_ddp_on_one_trainer_started_as_a_script(tmp_path, alone):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.format(root=str(Path(__file__).parents[2]), folder=str(tmp_path)))
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=200)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    lines = (tmp_path / "active_learning" / "rounds.jsonl").read_text().splitlines()
+    lines = [json.loads(line) for line in lines]
+    assert [line["indices"] for line in lines] == [line["indices"] for line in alone]
+    check_training(tmp_path, lines, 2)
