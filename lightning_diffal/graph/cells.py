@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import Progress
-from lightning_diffal.graph.lowest import in_groups, smallest
+from lightning_diffal.graph.lowest import GROUP, in_groups, smallest
 from lightning_diffal.graph.precision import FLOAT32_ROUNDING, search_error
 from lightning_diffal.graph.ragged import run_positions, run_starts
 
@@ -39,7 +39,11 @@ class Cells:
     order: Int[Tensor, " n"]
     points: Float[Tensor, "n d"]
     offset: Float[Tensor, "n d"]  # y, from the center of the cell
-    member: Float[Tensor, "n d_plus_1"]  # -y and |y|²/2: [x, 1]·[-y, |y|²/2] is half the squared distance, less |x|²/2
+    # -y and |y|²/2: [x, 1]·[-y, |y|²/2] is half the squared distance, less |x|²/2. Cell j holds the rows [slot[j],
+    # slot[j] + room[j]), the last of them infinitely far: products of whole groups of rows are a third faster.
+    member: Float[Tensor, "p d_plus_1"]
+    slot: Int[Tensor, " m"]
+    room: Int[Tensor, " m"]
     norm: Float[Tensor, " n"]
     home: Int[Tensor, " n"]
     center: Float[Tensor, "m d"]
@@ -98,19 +102,25 @@ def cut(points: Float[Tensor, "n d"]) -> Cells:
     home, order = nearest_center(points, center).sort(stable=True)
     ordered = points[order]
     offset = ordered - center[home]
-    member = torch.cat([-offset, offset.square().sum(dim=1, keepdim=True) / 2], dim=1)
     size = torch.bincount(home, minlength=number)
+    start, room = run_starts(size), size + -size % GROUP
+    slot = run_starts(room)
+    member = offset.new_zeros(int(room.sum()), offset.shape[1] + 1)
+    member[:, -1] = float("inf")
+    member[run_positions(slot, size)] = torch.cat([-offset, offset.square().sum(dim=1, keepdim=True) / 2], dim=1)
     return Cells(
         order=order,
         points=ordered,
         offset=offset,
         member=member,
+        slot=slot,
+        room=room,
         norm=ordered.norm(dim=1),
         home=home,
         center=center,
         center_distance=torch.cdist(center, center, compute_mode="donot_use_mm_for_euclid_dist"),
         radius=torch.zeros_like(center[:, 0]).scatter_reduce_(0, home, offset.norm(dim=1), "amax"),
-        start=run_starts(size),
+        start=start,
         size=size,
     )
 
@@ -174,24 +184,25 @@ def nearest_of_rows(
     found = Nearest(len(points), count)
     looked = surroundings.seen.any(dim=1)[home].nonzero()[:, 0]
     found.add(looked.repeat_interleave(count), position[looked].flatten(), known[looked].flatten())
-    for cell, (start, size) in enumerate(zip(cells.start.tolist(), cells.size.tolist(), strict=True)):
+    places = zip(cells.start.tolist(), cells.slot.tolist(), cells.room.tolist(), strict=True)
+    for cell, (start, slot, room) in enumerate(places):
         visitors = table[cell].nonzero()[:, 0]
-        if size == 0 or len(visitors) == 0:
+        if room == 0 or len(visitors) == 0:
             continue
-        members = cells.member[start : start + size]
-        for part in visitors.split(max(1, TILE_ENTRIES // size)):
+        members = cells.member[slot : slot + room]
+        for part in visitors.split(max(1, TILE_ENTRIES // room)):
             # As in the first look, now from the center of the cell that is visited.
             offset = with_one.index_select(0, part).sub_(center[cell])
-            nearness = offset @ members.T  # (visitors, size)
+            nearness = offset @ members.T  # (visitors, room)
             square = torch.linalg.vector_norm(offset[:, :-1], dim=1).square_()
             near_enough = limit.index_select(0, part).sub_(square).div_(2)
             # Few visitors find anything: most are sent away by the minimum alone.
             lucky = (nearness.amin(dim=1) <= near_enough).nonzero()[:, 0]
             nearness = nearness.index_select(0, lucky)
             hit = (nearness <= near_enough.index_select(0, lucky)[:, None]).flatten().nonzero()[:, 0]
-            visitor = lucky.index_select(0, hit // size)
+            visitor = lucky.index_select(0, hit // room)
             distance = nearness.flatten().index_select(0, hit).mul_(2).add_(square.index_select(0, visitor))
-            found.add(part.index_select(0, visitor), start + hit % size, distance)
+            found.add(part.index_select(0, visitor), start + hit % room, distance)
     return found.positions(), spread
 
 
