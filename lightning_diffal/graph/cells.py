@@ -243,24 +243,21 @@ class Nearest:
         self.held += len(row)
         # Where very many points lie equally far, all of them come this way.
         if self.held > FOUND_ENTRIES + self.num_rows * self.count:
-            row, position, distance, rank = self.ranked()
-            kept = rank < self.count
+            (row, position, distance), kept = self.nearest()
             self.found = [(row[kept], position[kept], distance[kept])]
-            self.held = int(kept.sum())
+            self.held = len(kept)
 
     def positions(self) -> Int[Tensor, "b count"]:
-        _, position, _, rank = self.ranked()
-        return position[rank < self.count].view(self.num_rows, self.count)
+        (_, position, _), kept = self.nearest()
+        return position[kept].view(self.num_rows, self.count)
 
-    def ranked(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """All that was found, by row and then by distance, with its rank in the row."""
+    def nearest(self) -> tuple[tuple[Tensor, Tensor, Tensor], Int[Tensor, " kept"]]:
+        """All that was found, and where in it the nearest `count` of each row stand, by row and then by distance."""
         row, position, distance = (torch.cat(column) for column in zip(*self.found, strict=True))
         # The bits of floats that are not negative sort as the floats do, so one integer sort orders by both.
         order = ((row << 32) | distance.clamp_min(0).view(torch.int32)).sort().indices
-        row = row[order]
-        start = run_starts(torch.bincount(row, minlength=self.num_rows))
-        rank = torch.arange(len(row), device=row.device) - start[row]
-        return row, position[order], distance[order], rank
+        held = torch.bincount(row, minlength=self.num_rows)
+        return (row, position, distance), order[run_positions(run_starts(held), held.clamp_max(self.count))]
 
 
 def split(start: int, stop: int, height: int) -> list[slice]:
