@@ -215,16 +215,16 @@ def reachable(
     square = cells.center.square().sum(dim=1)
     # A generous share of |x|² and |c|² covers every rounding in the bounds below, and in the choice of the cells.
     slack = 16 * (cells.points.shape[1] + 8) * FLOAT32_ROUNDING
-    unseen = ~surroundings.seen.T  # (m, home)
+    # Whoever has seen a cell finds it behind a plane at -∞, and where 0 · -∞ is NaN nothing is below that.
+    plane_distance = cells.center_distance.masked_fill(surroundings.seen.T, -float("inf"))  # (m, home)
     for part in split(0, len(rows), TILE_ENTRIES // len(cells.center)):
         points, home, limit = cells.points[rows[part]], cells.home[rows[part]], farthest[part].sqrt()
         own = points.square().sum(dim=1)
         # Both bounds say what |x - c_b|² must stay below, written without |x|², roots and divisions.
         to_center = torch.addmm((square * (1 - slack))[:, None], cells.center, points.T, alpha=-2)  # (m, part)
-        plane = torch.addcmul(to_center.gather(0, home[None]), cells.center_distance.index_select(1, home), 2 * limit)
+        plane = torch.addcmul(to_center.gather(0, home[None]), plane_distance.index_select(1, home), 2 * limit)
         ball = (cells.radius[:, None] + limit).square_().sub_(own)
         near = to_center < torch.minimum(plane, ball, out=ball).add_(slack * (own + 2 * square[home] + farthest[part]))
-        near &= unseen.index_select(1, home)
         table[:, part] = near
         spread[part] = torch.maximum(spread[part], (near * cells.radius[:, None]).amax(dim=0))
     return table, spread
