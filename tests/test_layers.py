@@ -12,15 +12,23 @@ PACKAGE = Path(lightning_diffal.__file__).parent
 ROOMS = ["graph", "diffusion", "selectors"]
 TOP = {"arguments", "labels", "watch"}
 PUBLIC = {
+    "BALDSelector",
     "DiffusionSelector",
+    "EntropySelector",
+    "MarginSelector",
     "NeighborGraph",
     "Query",
+    "RandomSelector",
+    "ScoreSelector",
     "Selector",
     "Snapshot",
+    "StochasticPasses",
     "UNLABELED",
+    "UncertaintySelector",
     "batch_query",
     "build_graph",
     "diffuse",
+    "take_lowest",
 }
 
 
