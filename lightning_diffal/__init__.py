@@ -9,7 +9,9 @@ from lightning_diffal.labels import UNLABELED as UNLABELED
 from lightning_diffal.pool.history import History as History
 from lightning_diffal.pool.initial import PerClass as PerClass
 from lightning_diffal.pool.label_pool import LabelPool as LabelPool
+from lightning_diffal.selectors.badge import BADGESelector as BADGESelector
 from lightning_diffal.selectors.bald import BALDSelector as BALDSelector
+from lightning_diffal.selectors.coreset import CoresetSelector as CoresetSelector
 from lightning_diffal.selectors.diffusion import DiffusionSelector as DiffusionSelector
 from lightning_diffal.selectors.diffusion import batch_query as batch_query
 from lightning_diffal.selectors.random import RandomSelector as RandomSelector

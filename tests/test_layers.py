@@ -12,7 +12,9 @@ PACKAGE = Path(lightning_diffal.__file__).parent
 ROOMS = ["graph", "diffusion", "selectors"]
 TOP = {"arguments", "labels", "watch"}
 PUBLIC = {
+    "BADGESelector",
     "BALDSelector",
+    "CoresetSelector",
     "DiffusionSelector",
     "EntropySelector",
     "MarginSelector",

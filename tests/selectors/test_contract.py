@@ -7,7 +7,9 @@ import torch
 
 from lightning_diffal import (
     UNLABELED,
+    BADGESelector,
     BALDSelector,
+    CoresetSelector,
     DiffusionSelector,
     EntropySelector,
     MarginSelector,
@@ -29,10 +31,12 @@ DETERMINISTIC = [
     UncertaintySelector(passes=5),
     EntropySelector(passes=5),
     BALDSelector(passes=5),
+    CoresetSelector(),
 ]
 SELECTORS = [
     *DETERMINISTIC,
     RandomSelector(),
+    BADGESelector(),
 ]
 every_selector = pytest.mark.parametrize("selector", SELECTORS, ids=repr)
 
