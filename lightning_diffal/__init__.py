@@ -14,6 +14,7 @@ from lightning_diffal.selectors.bald import BALDSelector as BALDSelector
 from lightning_diffal.selectors.coreset import CoresetSelector as CoresetSelector
 from lightning_diffal.selectors.diffusion import DiffusionSelector as DiffusionSelector
 from lightning_diffal.selectors.diffusion import batch_query as batch_query
+from lightning_diffal.selectors.probcover import ProbCoverSelector as ProbCoverSelector
 from lightning_diffal.selectors.random import RandomSelector as RandomSelector
 from lightning_diffal.selectors.score import ScoreSelector as ScoreSelector
 from lightning_diffal.selectors.score import take_lowest as take_lowest
@@ -21,6 +22,7 @@ from lightning_diffal.selectors.selector import Query as Query
 from lightning_diffal.selectors.selector import Selector as Selector
 from lightning_diffal.selectors.selector import Snapshot as Snapshot
 from lightning_diffal.selectors.selector import StochasticPasses as StochasticPasses
+from lightning_diffal.selectors.typiclust import TypiClustSelector as TypiClustSelector
 from lightning_diffal.selectors.uncertainty import EntropySelector as EntropySelector
 from lightning_diffal.selectors.uncertainty import MarginSelector as MarginSelector
 from lightning_diffal.selectors.uncertainty import UncertaintySelector as UncertaintySelector

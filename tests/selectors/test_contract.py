@@ -13,9 +13,11 @@ from lightning_diffal import (
     DiffusionSelector,
     EntropySelector,
     MarginSelector,
+    ProbCoverSelector,
     RandomSelector,
     Snapshot,
     StochasticPasses,
+    TypiClustSelector,
     UncertaintySelector,
 )
 from lightning_diffal.selectors.selector import choose, needs_of
@@ -37,6 +39,11 @@ SELECTORS = [
     *DETERMINISTIC,
     RandomSelector(),
     BADGESelector(),
+    TypiClustSelector(),
+    TypiClustSelector(max_clusters=3),
+    ProbCoverSelector(),
+    ProbCoverSelector(radius=2.5),
+    ProbCoverSelector(counted=30),
 ]
 every_selector = pytest.mark.parametrize("selector", SELECTORS, ids=repr)
 
