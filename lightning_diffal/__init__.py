@@ -14,6 +14,9 @@ from lightning_diffal.selectors.bald import BALDSelector as BALDSelector
 from lightning_diffal.selectors.coreset import CoresetSelector as CoresetSelector
 from lightning_diffal.selectors.diffusion import DiffusionSelector as DiffusionSelector
 from lightning_diffal.selectors.diffusion import batch_query as batch_query
+from lightning_diffal.selectors.dirichlet import DirichletSelector as DirichletSelector
+from lightning_diffal.selectors.local_max import LocalMaxSelector as LocalMaxSelector
+from lightning_diffal.selectors.poisson import PoissonSelector as PoissonSelector
 from lightning_diffal.selectors.probcover import ProbCoverSelector as ProbCoverSelector
 from lightning_diffal.selectors.random import RandomSelector as RandomSelector
 from lightning_diffal.selectors.score import ScoreSelector as ScoreSelector

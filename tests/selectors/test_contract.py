@@ -11,8 +11,11 @@ from lightning_diffal import (
     BALDSelector,
     CoresetSelector,
     DiffusionSelector,
+    DirichletSelector,
     EntropySelector,
+    LocalMaxSelector,
     MarginSelector,
+    PoissonSelector,
     ProbCoverSelector,
     RandomSelector,
     Snapshot,
@@ -34,6 +37,10 @@ DETERMINISTIC = [
     EntropySelector(passes=5),
     BALDSelector(passes=5),
     CoresetSelector(),
+    PoissonSelector(neighbors=6),
+    DirichletSelector(neighbors=6),
+    LocalMaxSelector(of=MarginSelector(), neighbors=6),
+    LocalMaxSelector(of=BALDSelector(passes=5), neighbors=6),
 ]
 SELECTORS = [
     *DETERMINISTIC,
