@@ -34,7 +34,8 @@ def proportional(weight: Float[Tensor, " n"], count: int, generator: torch.Gener
 def one_of_each(weights: Float[Tensor, "t m"], generator: torch.Generator) -> Int[Tensor, " t"]:
     """A place in every row. Sums are of whole numbers, the same in any order and on every device."""
     total = (weights / weights.amax(dim=1, keepdim=True) * UNITS).long().cumsum(dim=1)
-    chance = torch.rand(len(weights), 1, generator=generator, device=generator.device, dtype=torch.float64)
+    wide = wide_dtype(generator.device)
+    chance = torch.rand(len(weights), 1, generator=generator, device=generator.device, dtype=wide)
     drawn = (chance.to(total.device, wide_dtype(total.device)) * total[:, -1:]).long()
     return torch.searchsorted(total, drawn.clamp_max(total[:, -1:] - 1), right=True)[:, 0]
 

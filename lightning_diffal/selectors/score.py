@@ -6,7 +6,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.graph.lowest import lowest
 from lightning_diffal.selectors.selector import Query, Snapshot
 from lightning_diffal.watch import Watch
 
@@ -17,8 +16,9 @@ def take_lowest(scores: Float[Tensor, " n"], unlabeled: Int[Tensor, " u"], size:
     if size == 0:
         return Query.empty(scores)
     candidates = scores[unlabeled]
-    place = lowest(candidates[None], size)[0].sort().values
-    place = place[candidates[place].argsort(stable=True)]
+    # All that are as low as the last one, since topk picks among equal ones as it likes.
+    place = (candidates <= candidates.topk(size, largest=False).values[-1]).nonzero()[:, 0]
+    place = place[candidates[place].argsort(stable=True)][:size]
     return in_order(unlabeled[place], candidates[place])
 
 

@@ -64,9 +64,11 @@ class TypiClustSelector:
             free = (snapshot.labels[inside] == UNLABELED).nonzero()[:, 0]
             query = take_lowest(mean_distance(points[inside], self.neighbors), free, visits.count(cluster))
             chosen[cluster] = in_order(inside[query.indices], query.scores)
-        turn = [(cluster, visits[:place].count(cluster)) for place, cluster in enumerate(visits)]
-        indices = torch.stack([chosen[cluster].indices[nth] for cluster, nth in turn])
-        return in_order(indices, torch.stack([chosen[cluster].scores[nth] for cluster, nth in turn]))
+        # Cluster by cluster, and then in the order of the visits.
+        turn = torch.tensor(sorted(range(size), key=lambda place: visits[place]), device=points.device)
+        indices = torch.cat([chosen[cluster].indices for cluster in sorted(chosen)])
+        scores = torch.cat([chosen[cluster].scores for cluster in sorted(chosen)])
+        return in_order(torch.empty_like(indices).scatter_(0, turn, indices), scores.scatter(0, turn, scores))
 
 
 def order_of_visits(home: Int[Tensor, " n"], labels: Int[Tensor, " n"], clusters: int, size: int) -> list[int]:
