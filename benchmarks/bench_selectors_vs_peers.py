@@ -2,12 +2,14 @@
 
 Every measurement is a process of its own, cold, with imports and data loaded before the clock starts; the sides take
 turns. Peak memory is the process's own, above what it held once the data was loaded. A side that needs more memory or
-time than it is given is recorded as such, and the bench goes on. Results are appended to a file as they come, and what
+time than it is given is recorded as such, and the bench goes on. All begin with a model's logits and its embedding, or
+with the probabilities of its passes. Results are appended to a file as they come, and what
 is in it is not measured again.
 
 Where both sides must choose the same points, the table says how many of them they share; where the choice has ties or
 chance, it gives what the choice is made for: the covering radius of coreset (smaller is better), the share of the pool
-that ProbCover covers (larger is better).
+that ProbCover covers (larger is better). (small-text 1.4.1 takes places among the unlabeled for indices of the pool
+once it has chosen a point, so its coreset is another one.)
 
 Peers: pip install scikit-activeml small-text baal graphlearning. A peer that is missing is left out.
 Usage: python benchmarks/bench_selectors_vs_peers.py [--sizes 10000 50000 1000000] [--selectors margin badge ...]
@@ -124,7 +126,6 @@ class Data:
         data = np.load(folder / f"data_{n}.npz")
         self.embedding, self.logits, self.known = data["embedding"], data["logits"], data["known"]
         self.labeled, self.unlabeled = np.flatnonzero(self.known >= 0), np.flatnonzero(self.known < 0)
-        self.probabilities = softmax(self.logits)
         self.passes: Any = None  # (passes, n, c)
         self.graph: Any = None
         if selector == "bald":
@@ -249,7 +250,7 @@ def activeml(make: Callable[[Any, Any], Any], uses_model: bool = False) -> Calla
                 return self
 
             def predict_proba(self, X: Any) -> Any:  # noqa: N803
-                return data.probabilities[data.unlabeled]
+                return softmax(data.logits[data.unlabeled])
 
         strategy = make(pool, data)
         target = np.where(data.known >= 0, data.known, np.nan).astype(float)
@@ -265,7 +266,7 @@ def small_text(name: str) -> Callable[[Data], Work]:
 
         class Model:
             def predict_proba(self, dataset: Any, dropout_sampling: int = 1) -> Any:
-                return data.probabilities if data.passes is None else np.swapaxes(data.passes, 0, 1)
+                return softmax(data.logits) if data.passes is None else np.swapaxes(data.passes, 0, 1)
 
         strategy = getattr(module, name)()
         known = data.known[data.labeled]
@@ -287,8 +288,12 @@ def baal(name: str) -> Callable[[Data], Work]:
         from baal.active import heuristics  # noqa: PLC0415
 
         heuristic = getattr(heuristics, name)()
-        given = data.probabilities if data.passes is None else np.moveaxis(data.passes, 0, 2)
-        return lambda: data.unlabeled[np.asarray(heuristic(given[data.unlabeled]))[:SIZE]]
+
+        def work() -> Any:
+            given = softmax(data.logits) if data.passes is None else np.moveaxis(data.passes, 0, 2)
+            return data.unlabeled[np.asarray(heuristic(given[data.unlabeled]))[:SIZE]]
+
+        return work
 
     return prepare
 
