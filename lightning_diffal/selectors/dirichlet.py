@@ -36,7 +36,7 @@ class DirichletSelector(ScoreSelector):
     Needs embeddings. Cost: `build_graph`, then a system by conjugate gradients for every label, O(edges) a round each:
     it grows with the labels. Memory: 50 bytes an edge and 1 KiB a point. The score is of one query;
     `LocalMaxSelector` spreads a batch.
-    Reference: Miller & Murray, 2311.05501, sections 2 and 3.
+    Reference: Miller & Murray, 2311.05501; τ and α₀ are those of their experiments.
     """
 
     neighbors: int | None = None

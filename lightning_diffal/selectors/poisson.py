@@ -38,7 +38,7 @@ class PoissonSelector(ScoreSelector):
 
     Needs embeddings. Cost: `build_graph`, then c + 1 systems by conjugate gradients, O(edges) a round each. Memory: 50
     bytes an edge and 64 (c + 1) a point. The score is of one query; `LocalMaxSelector` spreads a batch.
-    Reference: Miller & Calder, 2210.15786, sections 2 and 3.
+    Reference: Miller & Calder, 2210.15786; the decay of τ is that of their experiments.
     """
 
     neighbors: int | None = None

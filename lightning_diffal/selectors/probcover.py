@@ -42,7 +42,7 @@ class ProbCoverSelector:
 
     Needs embeddings. Cost: O(n · min(n, counted) · d) at most twice, however many points are asked for. Memory: a copy
     of the embeddings and 8 MiB; nothing grows with the number of pairs.
-    Reference: Yehuda, Dekel, Hacohen & Weinshall, 2205.11320, Algorithm 1 and section 3.
+    Reference: Yehuda, Dekel, Hacohen & Weinshall, 2205.11320, Algorithm 1.
     """
 
     radius: float | None = None

@@ -34,8 +34,8 @@ class TypiClustSelector:
         max_clusters: No more clusters than this, as labels become many.
 
     Needs embeddings. Cost: k-means (see `kmeans`), and a search within each cluster that is asked about.
-    Memory: two copies of the embeddings, and that of `build_graph` for the largest such cluster.
-    Reference: Hacohen, Dekel & Weinshall, 2202.02794, Algorithm 1 and appendix.
+    Memory: two copies of the embeddings, and that of the search in the largest such cluster.
+    Reference: Hacohen, Dekel & Weinshall, 2202.02794, Algorithm 1; the numbers are those of their code.
     """
 
     neighbors: int = 20
