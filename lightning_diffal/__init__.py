@@ -9,11 +9,26 @@ from lightning_diffal.labels import UNLABELED as UNLABELED
 from lightning_diffal.pool.history import History as History
 from lightning_diffal.pool.initial import PerClass as PerClass
 from lightning_diffal.pool.label_pool import LabelPool as LabelPool
+from lightning_diffal.selectors.badge import BADGESelector as BADGESelector
+from lightning_diffal.selectors.bald import BALDSelector as BALDSelector
+from lightning_diffal.selectors.coreset import CoresetSelector as CoresetSelector
 from lightning_diffal.selectors.diffusion import DiffusionSelector as DiffusionSelector
 from lightning_diffal.selectors.diffusion import batch_query as batch_query
+from lightning_diffal.selectors.dirichlet import DirichletSelector as DirichletSelector
+from lightning_diffal.selectors.local_max import LocalMaxSelector as LocalMaxSelector
+from lightning_diffal.selectors.poisson import PoissonSelector as PoissonSelector
+from lightning_diffal.selectors.probcover import ProbCoverSelector as ProbCoverSelector
+from lightning_diffal.selectors.random import RandomSelector as RandomSelector
+from lightning_diffal.selectors.score import ScoreSelector as ScoreSelector
+from lightning_diffal.selectors.score import take_lowest as take_lowest
 from lightning_diffal.selectors.selector import Query as Query
 from lightning_diffal.selectors.selector import Selector as Selector
 from lightning_diffal.selectors.selector import Snapshot as Snapshot
+from lightning_diffal.selectors.selector import StochasticPasses as StochasticPasses
+from lightning_diffal.selectors.typiclust import TypiClustSelector as TypiClustSelector
+from lightning_diffal.selectors.uncertainty import EntropySelector as EntropySelector
+from lightning_diffal.selectors.uncertainty import MarginSelector as MarginSelector
+from lightning_diffal.selectors.uncertainty import UncertaintySelector as UncertaintySelector
 
 __version__ = "0.1.0"
 

@@ -18,18 +18,33 @@ ROOMS = {
 }
 TOP = {"arguments", "labels", "watch"}
 PUBLIC = {
+    "BADGESelector",
+    "BALDSelector",
+    "CoresetSelector",
     "DiffusionSelector",
+    "DirichletSelector",
+    "EntropySelector",
     "History",
     "LabelPool",
+    "LocalMaxSelector",
+    "MarginSelector",
     "NeighborGraph",
     "PerClass",
+    "PoissonSelector",
+    "ProbCoverSelector",
     "Query",
+    "RandomSelector",
+    "ScoreSelector",
     "Selector",
     "Snapshot",
+    "StochasticPasses",
+    "TypiClustSelector",
     "UNLABELED",
+    "UncertaintySelector",
     "batch_query",
     "build_graph",
     "diffuse",
+    "take_lowest",
 }
 
 

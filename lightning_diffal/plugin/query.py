@@ -84,7 +84,7 @@ class Questioner:
     def embedded(
         self, trainer: Any, module: Any, loader: "DataLoader[Any]", needs: frozenset[str], watch: Watch
     ) -> Embedded:
-        passes = getattr(self.selector, "passes", 1)
+        passes = getattr(self.selector, "passes", None) or 1
         return embed(
             trainer,
             module,

@@ -3,18 +3,20 @@
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import checks_its_arguments
-from lightning_diffal.labels import UNLABELED
+from lightning_diffal.labels import UNLABELED, check_labels
 from lightning_diffal.watch import Watch
 
 # Asked for the classes of points by their indices. They may come as a tensor or as a list of integers.
 Answer: TypeAlias = Callable[[Tensor], Tensor | Iterable[int]]
+
+Part = TypeVar("Part")
 
 # What a selector may say it needs; nothing else is computed.
 NEEDS = frozenset({"embeddings", "logits", "stochastic"})
@@ -30,9 +32,13 @@ class StochasticPasses:
     """The mean of the passes' entropies, in nats."""
 
 
+@checks_its_arguments
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Snapshot:
-    """What is known of the pool after a fit: all a selector may look at. All tensors are on one device."""
+    """What is known of the pool after a fit: all a selector may look at. All tensors are on one device.
+
+    It is checked here, once for all selectors: one row for each point, one column for each class, no NaN.
+    """
 
     labels: Int[Tensor, " n"]
     """The class of each point, -1 where nobody has said it."""
@@ -40,11 +46,38 @@ class Snapshot:
     embeddings: Float[Tensor, "n d"] | None = None
     """The penultimate layer of the network, if the selector needs "embeddings"."""
     logits: Float[Tensor, "n c"] | None = None
-    """What the classifier says before the softmax, if the selector needs "logits"."""
+    """What the classifier says before the softmax, if the selector needs "logits". They are taken as logits whatever
+    their values; -inf rules a class out."""
     stochastic: StochasticPasses | None = None
     """The same from passes with dropout, if the selector needs "stochastic"."""
     queries_before: int = 0
     """How many queries this run has made."""
+
+    def __post_init__(self) -> None:
+        check_labels("Snapshot", self.labels, len(self.labels), self.num_classes, self.labels.device)
+        if self.embeddings is not None:
+            self.check_rows("embeddings", self.embeddings, None)
+            refuse_rows("embeddings", ~self.embeddings.isfinite().all(dim=1))
+        if self.logits is not None:
+            self.check_rows("logits", self.logits, self.num_classes)
+            # A softmax is NaN where a logit is NaN or +inf, and where all of them are -inf.
+            refuse_rows("logits", self.logits.amax(dim=1).isfinite().logical_not_())
+        if self.stochastic is not None:
+            self.check_rows("stochastic.probabilities", self.stochastic.probabilities, self.num_classes)
+            refuse_rows("stochastic.probabilities", ~self.stochastic.probabilities.isfinite().all(dim=1))
+            self.check_rows("stochastic.expected_entropy", self.stochastic.expected_entropy[:, None], 1)
+            refuse_rows("stochastic.expected_entropy", ~self.stochastic.expected_entropy.isfinite())
+
+    def check_rows(self, name: str, part: Tensor, width: int | None) -> None:
+        """Refuse a part that is not one row of numbers for each label, on the same device."""
+        fits = part.ndim == 2 and len(part) == len(self.labels) and (width is None or part.shape[1] == width)
+        if not fits or part.shape[1] == 0 or not part.dtype.is_floating_point:
+            raise ValueError(
+                f"Snapshot({name}=...): {len(self.labels)} labels need floating-point numbers of shape "
+                f"({len(self.labels)}, {width or 'd'}), {part.dtype} of shape {tuple(part.shape)} was given."
+            )
+        if part.device != self.labels.device:
+            raise ValueError(f"Snapshot({name}=...): they are on {part.device}, the labels on {self.labels.device}.")
 
     @property
     def labeled(self) -> Int[Tensor, " l"]:
@@ -56,10 +89,28 @@ class Snapshot:
 
     @property
     def probabilities(self) -> Float[Tensor, "n c"]:
-        return have(self.logits, "logits").softmax(dim=1)
+        return in_full(have(self.logits, "logits")).softmax(dim=1)
+
+    @property
+    def points(self) -> Float[Tensor, "n d"]:
+        """The embeddings, in float32 if they came in half precision."""
+        return in_full(have(self.embeddings, "embeddings"))
 
 
-def have(value: Tensor | None, name: str) -> Tensor:
+def refuse_rows(name: str, wrong: Bool[Tensor, " n"]) -> None:
+    rows = wrong.nonzero()[:, 0]
+    if len(rows):
+        raise ValueError(
+            f"Snapshot({name}=...): {len(rows)} of {len(wrong)} rows hold NaN or infinity, the first is row "
+            f"{int(rows[0])}. Did the training diverge, or a half-precision layer overflow?"
+        )
+
+
+def in_full(value: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    return value if value.dtype in (torch.float32, torch.float64) else value.float()
+
+
+def have(value: Part | None, name: str) -> Part:
     """A part of a snapshot that was asked for."""
     if value is None:
         raise ValueError(f"This snapshot has no {name}. A selector gets what it names in `needs`, a set of strings.")
@@ -139,6 +190,8 @@ def choose(
 ) -> Query:
     """Ask a selector for `size` points, or all that are left, and refuse what is not that many unlabeled ones."""
     size = min(size, len(snapshot.unlabeled))
+    if size == 0:
+        return unscored([], snapshot)
     extras: dict[str, Any] = {"answer": answer, "generator": generator, "watch": watch}
     parameters = inspect.signature(selector).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):

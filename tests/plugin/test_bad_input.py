@@ -115,6 +115,6 @@ def test_embeddings_that_are_not_finite_are_refused_by_name(tmp_path):
             torch.nn.init.constant_(self.backbone[0].weight, float("nan"))
 
     active = learner()
-    with pytest.raises(ValueError, match=r"build_graph\(embeddings=...\): 120 of 120 rows .* NaN"):
+    with pytest.raises(ValueError, match=r"Snapshot\(embeddings=...\): 120 of 120 rows .* NaN"):
         active.fit(quiet(tmp_path, active), Broken(), datamodule=Data())
     assert len((tmp_path / "active_learning" / "rounds.jsonl").read_text().splitlines()) == 1, "the first labels stay"

@@ -1,17 +1,57 @@
 """What every selector keeps to, whatever it chooses by. A new selector is one line in the list."""
 
+import dataclasses
+
 import pytest
 import torch
 
-from lightning_diffal import UNLABELED, DiffusionSelector, Snapshot
+from lightning_diffal import (
+    UNLABELED,
+    BADGESelector,
+    BALDSelector,
+    CoresetSelector,
+    DiffusionSelector,
+    DirichletSelector,
+    EntropySelector,
+    LocalMaxSelector,
+    MarginSelector,
+    PoissonSelector,
+    ProbCoverSelector,
+    RandomSelector,
+    Snapshot,
+    StochasticPasses,
+    TypiClustSelector,
+    UncertaintySelector,
+)
 from lightning_diffal.selectors.selector import choose, needs_of
 from lightning_diffal.watch import Watch
 
-SELECTORS = [
+# Without chance and, on this pool, without ties.
+DETERMINISTIC = [
     DiffusionSelector(neighbors=6, steps=3),
     DiffusionSelector(neighbors=6, steps=3, mini_batch=4, soft_start=True, shrink_below=0.1),
+    UncertaintySelector(),
+    MarginSelector(),
+    EntropySelector(),
+    UncertaintySelector(passes=5),
+    EntropySelector(passes=5),
+    BALDSelector(passes=5),
+    CoresetSelector(),
+    PoissonSelector(neighbors=6),
+    DirichletSelector(neighbors=6),
+    LocalMaxSelector(of=MarginSelector(), neighbors=6),
+    LocalMaxSelector(of=BALDSelector(passes=5), neighbors=6),
 ]
-DETERMINISTIC = SELECTORS
+SELECTORS = [
+    *DETERMINISTIC,
+    RandomSelector(),
+    BADGESelector(),
+    TypiClustSelector(),
+    TypiClustSelector(max_clusters=3),
+    ProbCoverSelector(),
+    ProbCoverSelector(radius=2.5),
+    ProbCoverSelector(counted=30),
+]
 every_selector = pytest.mark.parametrize("selector", SELECTORS, ids=repr)
 
 
@@ -23,18 +63,38 @@ def snapshot_of(n=60, known=9, classes=3, seed=0, **changes):
     labels = torch.full((n,), UNLABELED)
     some = torch.randperm(n, generator=generator)[:known]
     labels[some] = truth[some]
+    logits = embeddings[:, :classes] + torch.randn(n, classes, generator=generator)
     parts = {
         "labels": labels,
         "num_classes": classes,
         "embeddings": embeddings,
-        "logits": embeddings[:, :classes] + torch.randn(n, classes, generator=generator),
+        "logits": logits,
+        "stochastic": stochastic_of(logits + torch.randn(5, n, classes, generator=generator)),
         "queries_before": 1,
     }
     return Snapshot(**parts | changes), truth
 
 
+def stochastic_of(logits):
+    """What passes with these logits (passes, n, c) come to."""
+    probabilities = logits.softmax(dim=2)
+    expected_entropy = torch.distributions.Categorical(probs=probabilities).entropy().mean(dim=0)
+    return StochasticPasses(probabilities.mean(dim=0), expected_entropy)
+
+
+def changed(snapshot, **changes):
+    return dataclasses.replace(snapshot, **changes)
+
+
+def reordered(snapshot, order):
+    parts = {name: getattr(snapshot, name)[order] for name in ("labels", "embeddings", "logits")}
+    passes = snapshot.stochastic
+    parts["stochastic"] = StochasticPasses(passes.probabilities[order], passes.expected_entropy[order])
+    return changed(snapshot, **parts)
+
+
 def ask(selector, snapshot, size, truth, seed=0):
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator("cpu").manual_seed(seed)
     return choose(selector, snapshot, size, answer=lambda i: truth[i], generator=generator, watch=Watch())
 
 
@@ -65,8 +125,59 @@ def test_fewer_points_than_asked_for_are_all_taken(selector):
 def test_one_known_class_is_enough(selector):
     snapshot, truth = snapshot_of()
     labels = torch.where(snapshot.labels == 0, snapshot.labels, UNLABELED)
-    parts = {"labels": labels, "num_classes": 3, "embeddings": snapshot.embeddings, "logits": snapshot.logits}
-    assert len(ask(selector, Snapshot(**parts), 5, truth)) == 5
+    assert len(ask(selector, changed(snapshot, labels=labels), 5, truth)) == 5
+
+
+@every_selector
+def test_one_class_in_all_is_enough(selector):
+    snapshot, truth = snapshot_of(classes=1)
+    assert len(ask(selector, snapshot, 5, truth)) == 5
+
+
+@every_selector
+def test_a_constant_embedding_is_enough(selector):
+    snapshot, truth = snapshot_of(embeddings=torch.full((60, 5), 0.1))
+    assert len(ask(selector, snapshot, 20, truth)) == 20
+
+
+@every_selector
+def test_nothing_left_is_nothing_asked(selector):
+    snapshot, truth = snapshot_of(known=60)
+    assert len(ask(selector, snapshot, 5, truth)) == 0
+
+
+@every_selector
+def test_half_precision_is_enough(selector):
+    snapshot, truth = snapshot_of()
+    half = changed(snapshot, embeddings=snapshot.embeddings.bfloat16(), logits=snapshot.logits.bfloat16())
+    assert len(ask(selector, half, 5, truth)) == 5
+
+
+@every_selector
+def test_it_gets_by_with_what_it_says_it_needs(selector):
+    snapshot, truth = snapshot_of()
+    missing = {name: None for name in ("embeddings", "logits", "stochastic") if name not in needs_of(selector)}
+    indices = ask(selector, changed(snapshot, **missing), 5, truth).indices
+    assert torch.equal(indices, ask(selector, snapshot, 5, truth).indices)
+    for name in needs_of(selector):
+        with pytest.raises(ValueError, match=f"This snapshot has no {name}"):
+            ask(selector, changed(snapshot, **{name: None}), 5, truth)
+
+
+@every_selector
+def test_what_needs_stochastic_passes_says_how_many(selector):
+    assert ("stochastic" in needs_of(selector)) == (getattr(selector, "passes", None) is not None)
+
+
+@every_selector
+def test_it_makes_every_tensor_on_the_device_of_the_snapshot(selector):
+    # As in tests/test_devices.py: a factory that is not told its device makes a tensor without data here.
+    snapshot, truth = snapshot_of()
+    expected = ask(selector, snapshot, 7, truth)
+    with torch.device("meta"):
+        query = ask(selector, snapshot, 7, truth)
+    assert query.indices.tolist() == expected.indices.tolist()
+    assert query.scores.device == snapshot.labels.device
 
 
 @every_selector
@@ -79,10 +190,8 @@ def test_no_label_at_all_is_enough(selector):
 def test_a_renumbered_pool_gets_the_renumbered_query(selector):
     snapshot, truth = snapshot_of(n=90, known=20)
     order = torch.randperm(90, generator=torch.Generator().manual_seed(5))
-    parts = {name: getattr(snapshot, name)[order] for name in ("labels", "embeddings", "logits")}
-    renumbered = Snapshot(num_classes=3, queries_before=1, **parts)
     indices = ask(selector, snapshot, 6, truth).indices
-    assert torch.equal(order[ask(selector, renumbered, 6, truth[order]).indices], indices)
+    assert torch.equal(order[ask(selector, reordered(snapshot, order), 6, truth[order]).indices], indices)
 
 
 def test_a_soft_start_counts_only_after_the_first_query():

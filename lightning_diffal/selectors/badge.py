@@ -1,0 +1,65 @@
+"""Ask about points whose labels would change the last layer much, and each in its own way."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lightning_diffal.graph.precision import FLOAT32_ROUNDING, full_float32
+from lightning_diffal.selectors.draw import plus_plus
+from lightning_diffal.selectors.score import in_order
+from lightning_diffal.selectors.selector import Query, Snapshot
+from lightning_diffal.watch import Watch
+
+
+@dataclass(frozen=True, kw_only=True)
+class BADGESelector:
+    """Ask by k-means++ among the gradients that the model's own predictions would give its last layer.
+
+    g_i = (p_i - e_ŷ) ⊗ x_i with ŷ the likeliest class: long where the model is torn, and in the direction of the
+    embedding. The first point is the longest, each next one is drawn with a chance proportional to its squared distance
+    to the nearest chosen one. The (n, c·d) gradients are never made: with q = p - e_ŷ
+    |g_i - g_j|² = |g_i|² + |g_j|² - 2 (q_i·q_j)(x_i·x_j). The scores are these squared distances, negative.
+
+    Needs embeddings and logits. Cost: O(n (c + d)) for every chosen point, a copy of the embeddings, O(n c) memory.
+    Reference: Ash et al., 1906.03671, Algorithm 1.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"embeddings", "logits"})
+
+    def __call__(
+        self, snapshot: Snapshot, size: int, *, generator: torch.Generator, watch: Watch | None = None
+    ) -> Query:
+        watch = watch or Watch()
+        unlabeled = snapshot.unlabeled
+        if min(size, len(unlabeled)) == 0:
+            return Query.empty(snapshot.points)
+        with watch.stage("gradients"):
+            gradients = Gradients(snapshot.points[unlabeled], snapshot.probabilities[unlabeled])
+        with watch.stage("query"), full_float32(unlabeled.device):
+            first = gradients.square_norm.argmax(dim=0, keepdim=True)
+            count = min(size, len(unlabeled))
+            chosen, gaps = plus_plus(first, count, gradients.square_distance_to, generator)
+        gaps[0] = gradients.square_norm[first[0]]
+        return in_order(unlabeled[chosen], -gaps)
+
+
+class Gradients:
+    """The gradients q ⊗ x of a last layer, by their factors."""
+
+    def __init__(self, points: Float[Tensor, "n d"], probabilities: Float[Tensor, "n c"]) -> None:
+        likeliest = probabilities.argmax(dim=1, keepdim=True)
+        self.points = points
+        self.residual = probabilities.scatter_add(1, likeliest, torch.full_like(probabilities[:, :1], -1.0))
+        self.residual = self.residual.to(points.dtype)
+        self.square_norm = points.square().sum(dim=1) * self.residual.square().sum(dim=1)
+        # Differences that the rounding of the two products could make are none.
+        self.rounding = 2 * (points.shape[1] + probabilities.shape[1] + 8) * FLOAT32_ROUNDING
+
+    def square_distance_to(self, some: Int[Tensor, " t"]) -> Float[Tensor, "n t"]:
+        both = self.square_norm[:, None] + self.square_norm[some]
+        product = (self.residual @ self.residual[some].T).mul_(self.points @ self.points[some].T)
+        square = torch.sub(both, product, alpha=2)
+        return square.masked_fill_(square <= both.mul_(self.rounding), 0.0)

@@ -1,0 +1,37 @@
+"""Ask where passes with dropout contradict each other."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.selectors.score import ScoreSelector
+from lightning_diffal.selectors.selector import Snapshot, have
+from lightning_diffal.selectors.uncertainty import entropy
+from lightning_diffal.watch import Watch
+
+
+@checks_its_arguments
+@dataclass(frozen=True, kw_only=True)
+class BALDSelector(ScoreSelector):
+    """Ask where a label would tell most about the weights: the highest mutual information.
+
+    I = H(p̄) - (1/S) Σ_s H(p_s) over S passes p_s with mean p̄, H the entropy in nats. High where each pass is sure and
+    they disagree; low where all of them are torn, since no label would help there.
+
+    Needs `passes` stochastic passes. Cost: O(n c) beside the passes.
+    Reference: Houlsby et al., 1112.5745; with dropout Gal, Islam & Ghahramani, 1703.02910.
+    """
+
+    passes: int = 50
+    needs: ClassVar[frozenset[str]] = frozenset({"stochastic"})
+
+    def __post_init__(self) -> None:
+        check_count("BALDSelector", "passes", self.passes)
+
+    def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
+        with watch.stage("score"):
+            passes = have(snapshot.stochastic, "stochastic")
+            return passes.expected_entropy - entropy(passes.probabilities)

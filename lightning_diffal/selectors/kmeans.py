@@ -1,0 +1,53 @@
+"""k-means, for the selectors that cluster the pool first."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lightning_diffal.graph.cells import nearest_center
+from lightning_diffal.graph.precision import full_float32
+from lightning_diffal.selectors.draw import permutation, plus_plus
+
+# More points than this for each cluster tell hardly more about its center; faiss takes as many.
+POINTS_PER_CLUSTER = 256
+ROUNDS = 25
+# Of so many candidates for each first center the best is taken; scikit-learn has 2 + ln(clusters).
+TRIALS = 3
+
+
+def kmeans(points: Float[Tensor, "n d"], clusters: int, generator: torch.Generator) -> Int[Tensor, " n"]:
+    """The cluster of each point, in [0, clusters); some may be empty where points coincide.
+
+    k-means++, then Lloyd's rounds on at most 256 points a cluster, drawn at random, until none moves or 25 are over.
+    Then every point of the pool goes to its nearest center.
+
+    Cost: O(clusters² d) a round and O(n · clusters · d) once; a copy of the points.
+    Reference: Lloyd, Least Squares Quantization in PCM, 1982; Arthur & Vassilvitskii, 2007.
+    """
+    # Distances are computed from products, which is more exact around the origin.
+    points = points - points.mean(dim=0)
+    sample = points
+    if len(points) > POINTS_PER_CLUSTER * clusters:
+        sample = points[permutation(len(points), generator, points.device)[: POINTS_PER_CLUSTER * clusters]]
+
+    def square_distance_to(some: Int[Tensor, " t"]) -> Float[Tensor, "s t"]:
+        return torch.cdist(sample, sample[some], compute_mode="donot_use_mm_for_euclid_dist").square_()
+
+    first = permutation(len(sample), generator, points.device)[:1]
+    chosen, _ = plus_plus(first, min(clusters, len(sample)), square_distance_to, generator, TRIALS)
+    center, home = sample[chosen], torch.full_like(sample[:, 0], -1, dtype=torch.long)
+    with full_float32(points.device):
+        for _ in range(ROUNDS):
+            before, home = home, nearest_center(sample, center)
+            if torch.equal(home, before):
+                break
+            center = moved(sample, home, center)
+        return nearest_center(points, center)
+
+
+def moved(points: Float[Tensor, "n d"], home: Int[Tensor, " n"], center: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
+    """The mean of each cluster; an empty one keeps its center."""
+    members = torch.bincount(home, minlength=len(center))
+    # Sorted sums are taken in the same order every time, on a GPU too.
+    total = torch.segment_reduce(points[home.argsort(stable=True)], "sum", lengths=members, initial=0)
+    return torch.where(members[:, None] > 0, total / members[:, None].clamp_min(1), center)

@@ -1,0 +1,79 @@
+"""Take a batch from any score, without neighbors in it."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
+from lightning_diffal.selectors.score import ScoreSelector, in_order, take_lowest
+from lightning_diffal.selectors.selector import Query, Snapshot
+from lightning_diffal.watch import Watch
+
+
+@checks_its_arguments
+@dataclass(frozen=True, kw_only=True)
+class LocalMaxSelector:
+    """Ask where a score is better than at all neighbors on the graph: a batch that does not ask the same thing twice.
+
+    A point is a candidate if no unlabeled neighbor, in either direction, has a lower score; of equal scores the lower
+    index counts as lower. The best candidates are asked. If there are too few, they are set aside and the same is done
+    among the rest.
+
+    Args:
+        of: Whose score it is, such as `EntropySelector()` or `PoissonSelector()`.
+        neighbors: K of the graph. By default ⌈2 ln n⌉.
+
+    Needs embeddings and what the score needs. Cost: `build_graph`, that of the score, and O(edges), once as a rule.
+    Reference: Chapman et al., 2307.10495, LocalMax.
+    """
+
+    of: ScoreSelector
+    neighbors: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.of, ScoreSelector):
+            raise ValueError(f"LocalMaxSelector(of={self.of!r}): a ScoreSelector is needed, who scores all points.")
+        if self.neighbors is not None:
+            check_count("LocalMaxSelector", "neighbors", self.neighbors)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return self.of.needs | {"embeddings"}
+
+    @property
+    def passes(self) -> int | None:
+        """Those of the score."""
+        return getattr(self.of, "passes", None)
+
+    def __call__(self, snapshot: Snapshot, size: int, *, watch: Watch | None = None) -> Query:
+        watch = watch or Watch()
+        scores = self.of.score(snapshot, watch)
+        with watch.stage("graph"):
+            graph = build_graph(snapshot.points, self.neighbors, progress=watch.counted)
+        with watch.stage("query"):
+            return spread_lowest(scores, snapshot.unlabeled, size, graph)
+
+
+def spread_lowest(scores: Float[Tensor, " n"], unlabeled: Int[Tensor, " u"], size: int, graph: NeighborGraph) -> Query:
+    """The lowest scores among those that are lower than at all neighbors."""
+    size = min(size, len(unlabeled))
+    behind = len(scores)
+    rank = torch.full_like(graph.crow[:-1], behind)
+    rank[take_lowest(scores, unlabeled, len(unlabeled)).indices] = torch.arange(len(unlabeled), device=rank.device)
+    chosen = unlabeled[:0]
+    while len(chosen) < size:
+        lowest = (local_lowest(rank, graph) & (rank < behind)).nonzero()[:, 0]
+        chosen = torch.cat([chosen, lowest[rank[lowest].argsort()]])
+        rank[lowest] = behind
+    return in_order(chosen[:size], scores[chosen[:size]])
+
+
+def local_lowest(rank: Int[Tensor, " n"], graph: NeighborGraph) -> Bool[Tensor, " n"]:
+    """Where the rank is lower than at all nodes that an edge joins with it."""
+    around = torch.full_like(rank, len(rank))
+    around.scatter_reduce_(0, graph.source, rank[graph.col], "amin")
+    around.scatter_reduce_(0, graph.col, rank[graph.source], "amin")
+    return rank < around

@@ -1,0 +1,22 @@
+"""Chance: what every other selector must beat."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from lightning_diffal.selectors.draw import permutation
+from lightning_diffal.selectors.score import in_order
+from lightning_diffal.selectors.selector import Query, Snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomSelector:
+    """Ask about any points, all equally likely. Needs nothing and so costs no forward pass."""
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def __call__(self, snapshot: Snapshot, size: int, *, generator: torch.Generator) -> Query:
+        unlabeled = snapshot.unlabeled
+        chosen = permutation(len(unlabeled), generator, unlabeled.device)[:size]
+        return in_order(unlabeled[chosen], torch.full(chosen.shape, float("nan"), device=chosen.device))

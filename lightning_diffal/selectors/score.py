@@ -1,0 +1,45 @@
+"""Selectors that ask where a score is lowest."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lightning_diffal.selectors.selector import Query, Snapshot
+from lightning_diffal.watch import Watch
+
+
+def take_lowest(scores: Float[Tensor, " n"], unlabeled: Int[Tensor, " u"], size: int) -> Query:
+    """The `size` unlabeled points with the lowest scores, lowest first; the lower index of equal ones."""
+    size = min(size, len(unlabeled))
+    if size == 0:
+        return Query.empty(scores)
+    candidates = scores[unlabeled]
+    # All that are as low as the last one, since topk picks among equal ones as it likes.
+    place = (candidates <= candidates.topk(size, largest=False).values[-1]).nonzero()[:, 0]
+    place = place[candidates[place].argsort(stable=True)][:size]
+    return in_order(unlabeled[place], candidates[place])
+
+
+def in_order(indices: Int[Tensor, " b"], scores: Float[Tensor, " b"]) -> Query:
+    """A query of a selector that knows nothing of reach: it always refines."""
+    return Query(indices, scores, torch.ones_like(indices, dtype=torch.bool))
+
+
+class ScoreSelector(ABC):
+    """Asks where `score` is lowest. A selector of your own needs `needs` and `score`."""
+
+    @property
+    @abstractmethod
+    def needs(self) -> frozenset[str]: ...
+
+    @abstractmethod
+    def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
+        """A number for every point of the pool, labeled ones included; the lowest are asked first."""
+
+    def __call__(self, snapshot: Snapshot, size: int, *, watch: Watch | None = None) -> Query:
+        watch = watch or Watch()
+        scores = self.score(snapshot, watch)
+        with watch.stage("query"):
+            return take_lowest(scores, snapshot.unlabeled, size)

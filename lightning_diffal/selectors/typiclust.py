@@ -1,0 +1,101 @@
+"""Ask about the most typical point of each part of the pool that has no label yet."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.graph.exact import search_torch
+from lightning_diffal.graph.precision import full_float32
+from lightning_diffal.labels import UNLABELED
+from lightning_diffal.selectors.kmeans import kmeans
+from lightning_diffal.selectors.score import in_order, take_lowest
+from lightning_diffal.selectors.selector import Query, Snapshot
+from lightning_diffal.watch import Watch
+
+# Smaller clusters have no typical point and come last; the number is the authors'.
+SMALLEST = 5
+
+
+@checks_its_arguments
+@dataclass(frozen=True, kw_only=True)
+class TypiClustSelector:
+    """Ask about the most typical point of the largest clusters without a label.
+
+    The pool is cut into as many clusters as there will be labels. Those with the fewest labels come first, of equals
+    the largest, each with its point of the highest typicality ((1/K) Σ_{j in K-NN(i)} |x_i - x_j|)⁻¹, neighbors taken
+    within the cluster; then around again, until the query is full. The scores are the mean distances to K neighbors.
+
+    Args:
+        neighbors: K, at most the size of the cluster less one.
+        max_clusters: No more clusters than this, as labels become many.
+
+    Needs embeddings. Cost: k-means (see `kmeans`), and a search within each cluster that is asked about.
+    Memory: two copies of the embeddings, and that of the search in the largest such cluster.
+    Reference: Hacohen, Dekel & Weinshall, 2202.02794, Algorithm 1; the numbers are those of their code.
+    """
+
+    neighbors: int = 20
+    max_clusters: int = 500
+    needs: ClassVar[frozenset[str]] = frozenset({"embeddings"})
+
+    def __post_init__(self) -> None:
+        check_count("TypiClustSelector", "neighbors", self.neighbors)
+        check_count("TypiClustSelector", "max_clusters", self.max_clusters)
+
+    def __call__(
+        self, snapshot: Snapshot, size: int, *, generator: torch.Generator, watch: Watch | None = None
+    ) -> Query:
+        watch = watch or Watch()
+        points, size = snapshot.points, min(size, len(snapshot.unlabeled))
+        if size == 0:
+            return Query.empty(points)
+        clusters = min(len(snapshot.labeled) + size, self.max_clusters)
+        with watch.stage("clusters"):
+            home = kmeans(points, clusters, generator)
+        visits = order_of_visits(home, snapshot.labels, clusters, size)
+        members, start = home.argsort(stable=True), torch.bincount(home, minlength=clusters).cumsum(0).tolist()
+        chosen: dict[int, Query] = {}
+        for cluster in watch.over("query", sorted(set(visits))):
+            inside = members[start[cluster - 1] if cluster else 0 : start[cluster]]
+            free = (snapshot.labels[inside] == UNLABELED).nonzero()[:, 0]
+            query = take_lowest(mean_distance(points[inside], self.neighbors), free, visits.count(cluster))
+            chosen[cluster] = in_order(inside[query.indices], query.scores)
+        # Cluster by cluster, and then in the order of the visits.
+        turn = torch.tensor(sorted(range(size), key=lambda place: visits[place]), device=points.device)
+        indices = torch.cat([chosen[cluster].indices for cluster in sorted(chosen)])
+        scores = torch.cat([chosen[cluster].scores for cluster in sorted(chosen)])
+        return in_order(torch.empty_like(indices).scatter_(0, turn, indices), scores.scatter(0, turn, scores))
+
+
+def order_of_visits(home: Int[Tensor, " n"], labels: Int[Tensor, " n"], clusters: int, size: int) -> list[int]:
+    """The cluster that each point of the query is taken from."""
+    members = torch.bincount(home, minlength=clusters).tolist()
+    known = torch.bincount(home[labels != UNLABELED], minlength=clusters).tolist()
+    order = sorted(range(clusters), key=lambda one: (known[one], -members[one], one))
+    visits: list[int] = []
+    large, small = ([one for one in order if (members[one] < SMALLEST) is late] for late in (False, True))
+    for group in (large, small):
+        free = {one: members[one] - known[one] for one in group}
+        for nth in range(max(free.values(), default=0)):
+            visits += [one for one in group if free[one] > nth]
+            if len(visits) >= size:
+                return visits[:size]
+    return visits
+
+
+def mean_distance(points: Float[Tensor, "m d"], neighbors: int) -> Float[Tensor, " m"]:
+    """How far a point is from its nearest neighbors on average: the inverse of its typicality."""
+    neighbors = min(neighbors, len(points) - 1)
+    if neighbors == 0:
+        return torch.zeros_like(points[:, 0])
+    with full_float32(points.device):
+        # Itself is among them, at distance 0, or so many copies that all distances are.
+        nearest, _ = search_torch((points - points.mean(dim=0)).float(), neighbors + 1, iter)
+    total = torch.zeros_like(points[:, 0])
+    for column in nearest.T:  # a neighbor at a time: k copies of the points would be many
+        total += (points - points[column]).square_().sum(dim=1).sqrt_()
+    return total / neighbors

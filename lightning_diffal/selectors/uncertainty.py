@@ -1,0 +1,97 @@
+"""Ask where the model is least sure: three measures, each of one pass or of many with dropout."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.selectors.score import ScoreSelector
+from lightning_diffal.selectors.selector import Snapshot, have
+from lightning_diffal.watch import Watch
+
+
+def confidence(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
+    """max_c p_c."""
+    return probabilities.amax(dim=1)
+
+
+def margin(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
+    """p₁ - p₂, the two largest probabilities; p₁ where there is one class only."""
+    best, where = probabilities.max(dim=1, keepdim=True)
+    if probabilities.shape[1] == 1:
+        return best[:, 0]
+    # Twice the largest is several times as fast as topk over short rows.
+    return (best - probabilities.scatter(1, where, -1.0).amax(dim=1, keepdim=True))[:, 0]
+
+
+def entropy(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
+    """-Σ_c p_c ln p_c, in nats."""
+    terms: Tensor = torch.special.entr(probabilities)
+    return terms.sum(dim=1)
+
+
+@checks_its_arguments
+@dataclass(frozen=True, kw_only=True)
+class ProbabilitySelector(ScoreSelector):
+    """Asks by a measure of the model's probabilities.
+
+    Args:
+        passes: Forward passes with only the dropout layers awake, whose softmax is averaged (Gal & Ghahramani,
+            1506.02142; 50 is usual). None means one pass in eval mode.
+    """
+
+    passes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.passes is not None:
+            check_count(type(self).__name__, "passes", self.passes)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({"logits"} if self.passes is None else {"stochastic"})
+
+    def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
+        with watch.stage("score"):
+            if self.passes is None:
+                return self.sureness(snapshot.probabilities)
+            return self.sureness(have(snapshot.stochastic, "stochastic").probabilities)
+
+    @abstractmethod
+    def sureness(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
+        """How sure the model is: low where it should be asked."""
+
+
+class UncertaintySelector(ProbabilitySelector):
+    """Ask where the likeliest class is least likely: lowest max_c p_c, "least confident".
+
+    Needs logits, or `passes` stochastic ones. Cost: O(n c).
+    Reference: Lewis & Gale, A Sequential Algorithm for Training Text Classifiers, 1994 (cmp-lg/9407020).
+    """
+
+    def sureness(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
+        return confidence(probabilities)
+
+
+class MarginSelector(ProbabilitySelector):
+    """Ask where the model's two best classes are closest: lowest p₁ - p₂.
+
+    Needs logits, or `passes` stochastic ones. Cost: O(n c).
+    Reference: Scheffer, Decomain & Wrobel, Active Hidden Markov Models for Information Extraction, 2001.
+    """
+
+    def sureness(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
+        return margin(probabilities)
+
+
+class EntropySelector(ProbabilitySelector):
+    """Ask where the model's classes are most evenly likely: highest -Σ_c p_c ln p_c.
+
+    Needs logits, or `passes` stochastic ones. Cost: O(n c).
+    Reference: Settles, Active Learning Literature Survey, 2009, section 3.1.
+    """
+
+    def sureness(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
+        return -entropy(probabilities)

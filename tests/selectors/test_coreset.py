@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import cdist
+
+from lightning_diffal import CoresetSelector
+from tests.selectors.test_contract import ask, changed, snapshot_of
+
+
+def greedy(points, labeled, size):
+    """Greedy k-center from the whole matrix of distances."""
+    distance, centers, chosen = cdist(points, points), list(labeled), []
+    for _ in range(size):
+        gap = distance[:, centers].min(axis=1)
+        gap[centers] = -1
+        chosen.append(int(gap.argmax()))
+        centers.append(chosen[-1])
+    return chosen
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("tile", [1, 500, 2**22])
+def test_it_is_greedy_k_center_by_brute_force(seed, tile, monkeypatch):
+    monkeypatch.setattr("lightning_diffal.selectors.coreset.TILE_ENTRIES", tile)
+    snapshot, truth = snapshot_of(n=120, known=10, seed=seed)
+    points = snapshot.embeddings.double().numpy()
+    query = ask(CoresetSelector(), snapshot, 30, truth)
+    assert query.indices.tolist() == greedy(points, snapshot.labeled.tolist(), 30)
+    gap = cdist(points[query.indices.numpy()[:1]], points[snapshot.labeled.numpy()]).min()
+    assert -query.scores[0].item() == pytest.approx(gap, rel=1e-5)
+    assert (query.scores.diff() >= 0).all(), "each is nearer than the one before"
+
+
+def test_the_radius_is_within_twice_the_smallest():
+    points = torch.randn(9, 2, generator=torch.Generator().manual_seed(1))
+    snapshot, truth = snapshot_of(n=9, known=0, embeddings=points, logits=None, stochastic=None)
+    distance = cdist(points, points)
+
+    def radius(centers):
+        return distance[:, centers].min(axis=1).max()
+
+    best = min(radius([i, j, k]) for i in range(9) for j in range(i) for k in range(j))
+    assert radius(ask(CoresetSelector(), snapshot, 3, truth).indices.tolist()) <= 2 * best
+
+
+def test_without_labels_it_begins_in_the_middle():
+    snapshot, truth = snapshot_of(known=0)
+    points = snapshot.embeddings.double().numpy()
+    middle = int(np.linalg.norm(points - points.mean(axis=0), axis=1).argmin())
+    chosen = ask(CoresetSelector(), snapshot, 6, truth).indices.tolist()
+    assert chosen == [middle, *greedy(points, [middle], 5)]
+
+
+def test_coinciding_points_come_last_and_by_their_index():
+    snapshot, truth = snapshot_of(n=30, known=0)
+    points = snapshot.embeddings.clone()
+    points[10:20] = points[3]
+    labels = snapshot.labels.clone()
+    labels[3] = 0
+    chosen = ask(CoresetSelector(), changed(snapshot, embeddings=points, labels=labels), 29, truth).indices
+    assert chosen[-10:].tolist() == list(range(10, 20))

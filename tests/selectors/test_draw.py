@@ -1,0 +1,39 @@
+import pytest
+import torch
+
+from lightning_diffal.selectors import draw
+from lightning_diffal.selectors.draw import permutation, plus_plus, proportional
+
+
+@pytest.mark.parametrize("block", [2, 3, 1024])
+def test_places_are_drawn_as_often_as_they_weigh(block, monkeypatch):
+    monkeypatch.setattr(draw, "BLOCK", block)
+    weight, generator = torch.tensor([0.0, 1, 0, 5, 2, 0, 0, 2]), torch.Generator().manual_seed(0)
+    drawn = proportional(weight, 2000, generator)
+    share = torch.bincount(drawn, minlength=8) / 2000
+    assert (share[weight == 0] == 0).all()
+    assert share.tolist() == pytest.approx((weight / 10).tolist(), abs=0.05)  # four standard deviations
+
+
+def test_a_permutation_holds_every_number_once():
+    order = permutation(50, torch.Generator().manual_seed(0), torch.device("cpu"))
+    assert sorted(order.tolist()) == list(range(50))
+    assert order.tolist() != list(range(50))
+
+
+def line(points):
+    return lambda one: (points[:, None] - points[one]).square()
+
+
+def test_copies_of_a_chosen_point_are_drawn_last():
+    points = torch.tensor([0.0, 0, 0, 0, 1, 2, 3])
+    chosen, gaps = plus_plus(torch.tensor([0]), 7, line(points), torch.Generator().manual_seed(0))
+    assert sorted(chosen[1:4].tolist()) == [4, 5, 6]
+    assert sorted(chosen.tolist()) == list(range(7))
+    assert gaps[4:].tolist() == [0, 0, 0]
+
+
+def test_far_points_are_drawn_more_often():
+    points, generator = torch.tensor([0.0, 1, 3]), torch.Generator().manual_seed(0)
+    second = [int(plus_plus(torch.tensor([0]), 2, line(points), generator)[0][1]) for _ in range(1000)]
+    assert sum(one == 2 for one in second) / 1000 == pytest.approx(0.9, abs=0.04)  # 9 of 1 + 9

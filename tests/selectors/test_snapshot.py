@@ -1,0 +1,62 @@
+"""What a snapshot may hold is checked once, for all selectors."""
+
+import pytest
+import torch
+
+from lightning_diffal import UNLABELED, MarginSelector, Snapshot, StochasticPasses
+from lightning_diffal.selectors.uncertainty import margin
+from tests.selectors.test_contract import ask, snapshot_of
+
+NAN, INF = float("nan"), float("inf")
+
+
+def rows_with(value, shape=(4, 2)):
+    rows = torch.zeros(shape)
+    rows[2, 1] = value
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            {"logits": rows_with(NAN)},
+            r"logits=...\): 1 of 4 rows hold NaN or infinity, the first is row 2. Did",
+        ),
+        ({"logits": rows_with(INF)}, r"logits=...\): 1 of 4 rows hold NaN or infinity"),
+        ({"logits": torch.full((4, 2), -INF)}, r"logits=...\): 4 of 4 rows hold NaN or infinity, the first is row 0"),
+        ({"embeddings": rows_with(NAN)}, r"embeddings=...\): 1 of 4 rows hold NaN or infinity, the first is row 2"),
+        ({"embeddings": rows_with(-INF)}, r"embeddings=...\): 1 of 4 rows"),
+        ({"stochastic": StochasticPasses(rows_with(NAN), torch.zeros(4))}, r"stochastic.probabilities=...\): 1 of 4"),
+        ({"stochastic": StochasticPasses(torch.zeros(4, 2), torch.full((4,), NAN))}, r"expected_entropy=...\): 4 of 4"),
+        ({"logits": torch.zeros(4, 3)}, r"logits=...\): 4 labels need floating-point numbers of shape \(4, 2\), "),
+        ({"logits": torch.zeros(5, 2)}, r"torch.float32 of shape \(5, 2\) was given"),
+        (
+            {"embeddings": torch.zeros(3, 7)},
+            r"embeddings=...\): 4 labels need floating-point numbers",
+        ),
+        ({"embeddings": torch.zeros(4, 0)}, r"shape \(4, 0\) was given"),
+        ({"embeddings": torch.zeros(4, 2, dtype=torch.long)}, "torch.int64 of shape"),
+        ({"embeddings": torch.zeros(4, 2, device="meta")}, r"embeddings=...\): they are on meta, the labels on cpu"),
+        (
+            {"labels": torch.tensor([0, 1, 2, UNLABELED])},
+            r"Snapshot\(labels=...\): 1 of 4 labels are outside",
+        ),
+        ({"labels": torch.zeros(4)}, r"Snapshot\(labels=...\): integers are needed"),
+    ],
+)
+def test_what_no_selector_could_use_is_refused(parts, message):
+    with pytest.raises(ValueError, match=message):
+        Snapshot(**{"labels": torch.full((4,), UNLABELED), "num_classes": 2} | parts)
+
+
+def test_a_class_may_be_ruled_out_by_its_logit():
+    snapshot = Snapshot(labels=torch.full((4,), UNLABELED), num_classes=2, logits=rows_with(-INF))
+    assert snapshot.probabilities[2].tolist() == [1, 0]
+
+
+def test_logits_are_taken_as_logits_whatever_their_values():
+    plain, truth = snapshot_of()
+    given, _ = snapshot_of(logits=plain.probabilities)  # rows that sum to 1
+    query = ask(MarginSelector(), given, 5, truth)
+    assert torch.equal(query.scores, margin(plain.probabilities.softmax(dim=1))[query.indices])

@@ -1,0 +1,79 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import entropy as scipy_entropy
+
+from lightning_diffal import BALDSelector, EntropySelector, MarginSelector, UncertaintySelector
+from lightning_diffal.selectors.uncertainty import confidence, entropy, margin
+from tests.selectors.test_contract import ask, snapshot_of, stochastic_of
+
+PROBABILITIES = torch.tensor([[0.5, 0.5, 0.0], [0.6, 0.2, 0.2], [1.0, 0.0, 0.0], [0.4, 0.25, 0.35]])
+MEASURES = [
+    (UncertaintySelector, lambda p: np.sort(p)[:, -1]),
+    (MarginSelector, lambda p: np.sort(p)[:, -1] - np.sort(p)[:, -2]),
+    (EntropySelector, lambda p: -scipy_entropy(p, axis=1)),
+]
+
+
+def test_the_measures_by_hand():
+    assert confidence(PROBABILITIES).tolist() == pytest.approx([0.5, 0.6, 1.0, 0.4])
+    assert margin(PROBABILITIES).tolist() == pytest.approx([0.0, 0.4, 1.0, 0.05])
+    assert entropy(PROBABILITIES).tolist() == pytest.approx([math.log(2), 0.950271, 0.0, 1.080528], abs=1e-6)
+
+
+def test_the_margin_of_one_class_is_its_probability():
+    assert margin(torch.ones(3, 1)).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("selector", "measure"), MEASURES)
+@pytest.mark.parametrize("passes", [None, 5])
+def test_the_order_is_that_of_numpy_over_either_source(selector, measure, passes):
+    snapshot, truth = snapshot_of(n=200)
+    source = snapshot.probabilities if passes is None else snapshot.stochastic.probabilities
+    scores = measure(source.double().numpy())
+    expected = [i for i in np.argsort(scores, kind="stable") if snapshot.labels[i] < 0][:30]
+    query = ask(selector(passes=passes), snapshot, 30, truth)
+    assert query.indices.tolist() == expected
+    assert query.scores.tolist() == pytest.approx(scores[expected], abs=1e-6)
+
+
+def test_dropout_changes_the_choice():
+    snapshot, truth = snapshot_of(n=200)
+    one, many = (ask(EntropySelector(passes=passes), snapshot, 9, truth).indices for passes in (None, 5))
+    assert not torch.equal(one, many)
+
+
+def test_equally_unsure_points_come_by_their_index():
+    snapshot, truth = snapshot_of(logits=torch.zeros(60, 3))
+    assert ask(EntropySelector(), snapshot, 8, truth).indices.tolist() == snapshot.unlabeled[:8].tolist()
+
+
+def test_bald_prefers_passes_that_contradict_each_other_to_passes_that_are_torn():
+    sure = 20.0
+    agree, torn, contradict = [[sure, 0], [sure, 0]], [[0, 0], [0, 0]], [[sure, 0], [0, sure]]
+    logits = torch.tensor([agree, torn, contradict]).transpose(0, 1)  # (passes, n, c)
+    snapshot, truth = snapshot_of(n=3, known=0, classes=2, logits=torch.zeros(3, 2), stochastic=stochastic_of(logits))
+    query = ask(BALDSelector(passes=2), snapshot, 3, truth)
+    assert query.indices[0] == 2
+    assert query.scores.tolist() == pytest.approx([-math.log(2), 0, 0], abs=1e-6)
+    assert ask(EntropySelector(passes=2), snapshot, 1, truth).indices.tolist() == [1]
+
+
+def test_bald_is_the_mutual_information_of_label_and_pass():
+    logits = torch.randn(7, 40, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    parts = {"logits": torch.zeros(40, 4), "stochastic": stochastic_of(logits)}
+    snapshot, truth = snapshot_of(n=40, known=0, classes=4, **parts)
+    joint = logits.softmax(dim=2) / 7  # of pass and label, for each point
+    independent = joint.sum(dim=2, keepdim=True) * joint.sum(dim=0, keepdim=True)
+    information = (joint * (joint / independent).log()).sum(dim=(0, 2))
+    query = ask(BALDSelector(passes=7), snapshot, 40, truth)
+    assert torch.allclose(-query.scores, information[query.indices])
+    assert query.indices.tolist() == information.argsort(descending=True).tolist()
+
+
+@pytest.mark.parametrize("selector", [UncertaintySelector, MarginSelector, EntropySelector, BALDSelector])
+def test_passes_are_counted(selector):
+    with pytest.raises(ValueError, match=rf"{selector.__name__}\(passes=0\): a whole number of at least 1"):
+        selector(passes=0)
