@@ -1,3 +1,5 @@
+import os
+
 import torch
 from hypothesis import settings
 
@@ -5,4 +7,5 @@ from hypothesis import settings
 settings.register_profile("ours", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("ours")
 # Two busy processes with two threads each are far slower than with one; tests are small.
-torch.set_num_threads(2)
+torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
