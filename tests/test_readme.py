@@ -40,8 +40,14 @@ def test_the_core_snippet_of_the_readme_runs(capsys):
     assert re.search(r"tensor\(\[(\s*\d+,){19}\s*\d+\]\)", capsys.readouterr().out), "twenty indices"
 
 
+def test_a_selector_of_ones_own_runs_as_the_readme_says(capsys):
+    exec(compile(snippet_with("LeastNormSelector"), "README.md", "exec"), {})
+    twenty = r"tensor\(\[(\s*\d+,){19}\s*\d+\]\)"
+    assert len(re.findall(twenty, capsys.readouterr().out)) == 2
+
+
 def test_every_snippet_of_the_readme_is_run_by_a_test():
-    assert len(SNIPPETS) == 2
+    assert len(SNIPPETS) == 3
 
 
 def test_the_yaml_of_the_readme_names_a_class_and_its_arguments():
