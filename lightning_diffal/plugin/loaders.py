@@ -14,7 +14,6 @@ from torch import nn
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
-    Dataset,
     DistributedSampler,
     IterableDataset,
     RandomSampler,
@@ -27,7 +26,7 @@ from torch.utils.data import (
 
 from lightning_diffal.plugin.samplers import LabeledBatches, LabeledSampler, UsersOrder
 from lightning_diffal.pool.fingerprint import length_of
-from lightning_diffal.pool.items import with_label
+from lightning_diffal.pool.items import MapStyle, with_label
 from lightning_diffal.pool.randomness import seed_of
 
 # Batches of the embedding pass where the user's loader has no batch size to go by.
@@ -41,7 +40,7 @@ class LabeledView(Subset[Any]):
 class RelabeledView(LabeledView):
     """The same, with the labels an oracle gave instead of those in the dataset, if it has any."""
 
-    def __init__(self, dataset: "Dataset[Any]", indices: Sequence[int], labels: Sequence[int]) -> None:
+    def __init__(self, dataset: MapStyle, indices: Sequence[int], labels: Sequence[int]) -> None:
         super().__init__(dataset, indices)
         self.labels = labels
 
@@ -165,7 +164,7 @@ def pool_loader(loader: "DataLoader[Any]", rows: Sequence[int], batch_size: int 
     return with_batches(loader, dataset, sampler, batches, generator=None, persistent_workers=False)
 
 
-def with_dataset(loader: "DataLoader[Any]", dataset: "Dataset[Any]") -> "DataLoader[Any]":
+def with_dataset(loader: "DataLoader[Any]", dataset: MapStyle) -> "DataLoader[Any]":
     """A copy of a loader over another dataset of the same points."""
     fresh = copy.copy(loader)
     vars(fresh).update(dataset=dataset, _iterator=None)
@@ -174,7 +173,7 @@ def with_dataset(loader: "DataLoader[Any]", dataset: "Dataset[Any]") -> "DataLoa
 
 def with_batches(
     loader: "DataLoader[Any]",
-    dataset: "Dataset[Any]",
+    dataset: MapStyle,
     sampler: Sampler[int],
     batches: "BatchSampler",
     **changes: Any,
@@ -187,7 +186,7 @@ def with_batches(
     return fresh
 
 
-def remember_dataset(loader: "DataLoader[Any]", dataset: "Dataset[Any]") -> None:
+def remember_dataset(loader: "DataLoader[Any]", dataset: MapStyle) -> None:
     """Let Lightning find the narrow dataset, too, among the constructor's arguments that it has noted down.
 
     It notes them in hooks like `train_dataloader`, to build the loader again with a distributed sampler. There is no
@@ -205,7 +204,7 @@ def remember_dataset(loader: "DataLoader[Any]", dataset: "Dataset[Any]") -> None
     notes["__pl_saved_kwargs"], notes["__dataset"] = kwargs, dataset
 
 
-def check_training_loaders(loaders: Any, labeled: Sequence[int], others: Sequence["Dataset[Any]"]) -> None:
+def check_training_loaders(loaders: Any, labeled: Sequence[int], others: Sequence[MapStyle]) -> None:
     """Stop a run whose loaders, as Lightning will really use them, could draw an unlabeled point.
 
     Args:

@@ -114,9 +114,11 @@ class Questioner:
         return loader
 
     def count_classes(self, seen: Embedded, run: Run) -> int:
-        said = run.oracle.num_classes() if isinstance(run.oracle, DatasetOracle) else None
-        known = int(run.pool.labels.max()) + 1
-        return max(self.num_classes or seen.num_classes or said or 0, known, 2)
+        """As the user says, else as wide as the classifier, else as the dataset says, and no fewer than were found."""
+        count = self.num_classes or seen.num_classes
+        if count is None and isinstance(run.oracle, DatasetOracle):
+            count = run.oracle.num_classes()
+        return max(count or 0, int(run.pool.labels.max()) + 1, 2)
 
 
 def have_logits(snapshot: Snapshot) -> torch.Tensor:

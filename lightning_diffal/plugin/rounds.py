@@ -90,7 +90,9 @@ def finished(records: list[Record], checkpoints: Checkpoints, model: Any) -> His
     """The history of a run that is over, and its weights in the model."""
     weights = checkpoints.trained(records[-1].round)
     if weights.exists():
-        model.load_state_dict(torch.load(weights, map_location="cpu", weights_only=False)["state_dict"])
+        getattr(model, "_orig_mod", model).load_state_dict(
+            torch.load(weights, map_location="cpu", weights_only=False)["state_dict"]
+        )
     rank_zero_info(
         f"Active learning: the run in {checkpoints.folder} is over ({records[-1].last}): {len(records) - 1} rounds "
         f"and with {records[-1].labeled} labels. Nothing is trained; another folder=... starts a new run."

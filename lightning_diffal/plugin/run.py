@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from lightning_diffal.plugin.loaders import candidates_of, check_loader, leaves, narrowed
 from lightning_diffal.pool.fingerprint import fingerprint, length_of
+from lightning_diffal.pool.items import MapStyle
 from lightning_diffal.pool.label_pool import LabelPool
 from lightning_diffal.pool.ledger import Ledger, Record
 from lightning_diffal.pool.oracle import AnswerFunction, DatasetOracle, FunctionOracle, Oracle, innermost
@@ -28,7 +29,7 @@ class Run:
         for loader in leaves(loaders):
             check_loader(loader)
         self.loader: DataLoader[Any] = leaves(loaders)[0]
-        self.dataset: Dataset[Any] = self.loader.dataset
+        self.dataset: MapStyle = self.loader.dataset
         self.size = length_of(self.dataset) or 0
         if self.size == 0:
             raise MisconfigurationException(f"The training dataset {type(self.dataset).__name__} is empty.")

@@ -6,16 +6,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
-from lightning_diffal.pool.items import without_label
+from lightning_diffal.pool.items import MapStyle, without_label
 from lightning_diffal.pool.randomness import seeded
 
 # So many items are looked at, evenly spread.
 LOOKS = 8
 
 
-def fingerprint(dataset: "Dataset[Any]", size: int) -> str:
+def fingerprint(dataset: MapStyle, size: int) -> str:
     """A short hash of the dataset's length and of what a model may see of a few of its items; labels are not read.
 
     Random augmentation does not change it: the items are taken under a fixed seed.
@@ -27,7 +26,7 @@ def fingerprint(dataset: "Dataset[Any]", size: int) -> str:
     return f"{size}-{digest.hexdigest()[:16]}"
 
 
-def looks_random(dataset: "Dataset[Any]", size: int) -> bool:
+def looks_random(dataset: MapStyle, size: int) -> bool:
     """Whether an item changes when it is asked for again."""
 
     def look(seed: int) -> list[bytes]:
@@ -41,7 +40,7 @@ def looked_at(size: int) -> list[int]:
     return sorted({place * (size - 1) // (LOOKS - 1) for place in range(LOOKS)})
 
 
-def length_of(dataset: "Dataset[Any]") -> int | None:
+def length_of(dataset: MapStyle) -> int | None:
     """How many points a dataset has, None if it does not say."""
     try:
         return len(dataset) if isinstance(dataset, Sized) else None

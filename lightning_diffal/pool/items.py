@@ -1,10 +1,13 @@
 """Where the label is in what a dataset gives for one point."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+
+# A dataset: anything with __getitem__ and __len__, as DataLoader takes lists and arrays too.
+MapStyle: TypeAlias = Any
 
 # What a label is called where items are dictionaries.
 LABEL_KEYS = ("label", "labels", "target", "targets", "y", "class", "class_id", "class_index")
@@ -49,7 +52,7 @@ def place_of_label(item: Any) -> Any:
         return named[0] if named else only([key for key, value in item.items() if is_whole(value)])
     if isinstance(item, (tuple, list)):
         if len(item) == 2:
-            return 1
+            return 1 if is_number(item[1]) else None
         return only([position for position, value in enumerate(item) if is_whole(value)])
     return None
 
@@ -66,6 +69,15 @@ def is_whole(value: Any) -> bool:
     if kind is None:
         return isinstance(value, int)
     return getattr(value, "ndim", 1) == 0 and "int" in str(kind)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a single number: also True, 1.0, or a tensor of one element."""
+    if isinstance(value, Tensor):
+        return value.numel() == 1
+    if hasattr(value, "dtype"):
+        return bool(value.size == 1)
+    return isinstance(value, (bool, int, float))
 
 
 def as_class(value: Any) -> int:

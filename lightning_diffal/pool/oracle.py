@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, Subset, TensorDataset
+from torch.utils.data import Subset, TensorDataset
 
-from lightning_diffal.pool.items import as_class, label_of
+from lightning_diffal.pool.items import MapStyle, as_class, label_of
 from lightning_diffal.pool.json_lines import JsonLines
 from lightning_diffal.pool.randomness import seeded
 
@@ -25,7 +25,7 @@ class DatasetOracle:
     immediate = True
     """Whether it may be asked after each mini-batch of a query, as in Algorithm 1, or once for the whole batch."""
 
-    def __init__(self, dataset: "Dataset[Any]", size: int) -> None:
+    def __init__(self, dataset: MapStyle, size: int) -> None:
         self.dataset, self.size = dataset, size
 
     def __call__(self, indices: Sequence[int]) -> list[int]:
@@ -80,7 +80,7 @@ class FunctionOracle:
 Oracle: TypeAlias = DatasetOracle | FunctionOracle
 
 
-def targets_of(dataset: "Dataset[Any]") -> Sequence[Any] | Tensor | None:
+def targets_of(dataset: MapStyle) -> Sequence[Any] | Tensor | None:
     """The labels of all points without loading them, None if only the items say."""
     if isinstance(dataset, Subset):
         inner = targets_of(dataset.dataset)
@@ -108,7 +108,7 @@ class PickedTargets(Sequence[Any]):
         return self.targets[self.indices[place]]
 
 
-def innermost(dataset: "Dataset[Any]") -> "Dataset[Any]":
+def innermost(dataset: MapStyle) -> MapStyle:
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
     return dataset

@@ -88,7 +88,7 @@ IN_A_RUN = [
     ({}, Targets(torch.full((120,), -1)), ValueError, "label -1 is no class: classes count from 0"),
     ({}, ByItem(lambda x, i: x), TypeError, r"An item of the dataset is Tensor of shape \(2,\).*, which says no label"),
     ({}, ByItem(lambda x, i: (x, i, i)), TypeError, r"An item of the dataset is a tuple of .* which says no label"),
-    ({}, ByItem(lambda x, i: (x, torch.ones(3))), TypeError, r"A label is Tensor of shape \(3,\)"),
+    ({}, ByItem(lambda x, i: (x, torch.ones(3))), TypeError, r"a tuple of \(Tensor, Tensor\), which says no label"),
     ({}, Clouds(0), MisconfigurationException, "training dataset Clouds is empty"),
     (
         {"neighbors": 120},
