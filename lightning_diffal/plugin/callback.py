@@ -174,7 +174,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if self.checkpoints is not None and self.run is not None:
-            self.checkpoints.start(trainer)
+            self.checkpoints.start(trainer, self.warm_start)
             # From here on a round depends on nothing but its number, so that a run can be resumed at any of them.
             seed_training(self.plan.seed_of_next(self.run))
 

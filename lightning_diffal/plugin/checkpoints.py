@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 
 class Checkpoints:
@@ -30,7 +31,7 @@ class Checkpoints:
         self.fresh = round_number == 0 or not path.exists()
         return None if self.fresh else path
 
-    def start(self, trainer: Any) -> None:
+    def start(self, trainer: Any, warm: bool) -> None:
         """A round begins to train: keep the state it starts from, if none is kept yet."""
         for callback in trainer.checkpoint_callbacks:
             # ModelCheckpoint skips a step that it has saved last, and its state does not say that this was another
@@ -38,6 +39,11 @@ class Checkpoints:
             if hasattr(callback, "_last_global_step_saved"):
                 callback._last_global_step_saved = 0
         self.keep_untrained(trainer)
+        if warm and self.untrained.is_dir():
+            raise MisconfigurationException(
+                f"warm_start=True: {type(trainer.strategy).__name__} shards its checkpoints; the weights of one round "
+                "cannot be carried over to the next. warm_start=False starts each from the untrained model."
+            )
 
     def keep_untrained(self, trainer: Any) -> None:
         if not self.fresh:
@@ -57,8 +63,11 @@ class Checkpoints:
                 state.pop("dirpath", None)
 
     def keep_trained(self, trainer: Any, module: Any, round_number: int) -> None:
-        """The untrained state with the weights of this round, before the ledger says that it is over."""
-        if trainer.is_global_zero:
+        """The untrained state with the weights of this round, before the ledger says that it is over.
+
+        Not for models whose weights are sharded: their checkpoints are folders, which no single rank can write.
+        """
+        if trainer.is_global_zero and not self.untrained.is_dir():
             # Our own file, and users' hyperparameters may be of any type.
             checkpoint = torch.load(self.untrained, map_location="cpu", weights_only=False)
             checkpoint["state_dict"] = {name: value.cpu() for name, value in module.state_dict().items()}

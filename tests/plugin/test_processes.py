@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from torch import nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from tests.plugin.workshop import Data, Net, learner, quiet
 
@@ -93,25 +94,47 @@ def test_a_rank_that_sees_other_data_is_found_before_any_work(tmp_path):
     assert not (tmp_path / "active_learning").exists()
 
 
+class Sharded(Shared):
+    """Its weights are shared out among the ranks."""
+
+    def configure_model(self):
+        if not isinstance(self.head, FSDPModule):  # Lightning calls it again in every fit
+            for part in (self.backbone, self.head):
+                fully_shard(part, mesh=self.device_mesh["data_parallel"])
+
+    def on_train_start(self):
+        self.diary.append({"steps": 0, "drawn": []})
+        self.recorded().recording, self.recorded().drawn = True, []
+
+
 SCRIPT = """
 import sys, warnings
 sys.path.insert(0, {root!r})
 import torch
 from pathlib import Path
-from tests.plugin.test_processes import Shared, learner, quiet, Data
+from lightning.pytorch.strategies import ModelParallelStrategy
+from tests.plugin.test_processes import Data, Sharded, Shared, learner, quiet
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
 if __name__ == "__main__":
     active = learner(budget=25)
     folder = Path({folder!r})
-    trainer = quiet(folder, active, strategy="ddp", devices=2, limit_val_batches=0)
-    active.fit(trainer, Shared(folder), datamodule=Data())
+    trainer = quiet(folder, active, strategy={strategy}, devices=2, limit_val_batches=0)
+    active.fit(trainer, {model}(folder), datamodule=Data())
 """
 
 
-def test_ddp_on_one_trainer_started_as_a_script(tmp_path, alone):
+@pytest.mark.parametrize(
+    ("strategy", "model"),
+    [
+        ("'ddp'", "Shared"),
+        ("ModelParallelStrategy(data_parallel_size=2, tensor_parallel_size=1)", "Sharded"),
+    ],
+)
+def test_one_trainer_started_as_a_script(tmp_path, alone, strategy, model):
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.format(root=str(Path(__file__).parents[2]), folder=str(tmp_path)))
+    root = str(Path(__file__).parents[2])
+    script.write_text(SCRIPT.format(root=root, folder=str(tmp_path), strategy=strategy, model=model))
     ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=200)
     assert ended.returncode == 0, ended.stderr[-3000:]
     lines = (tmp_path / "active_learning" / "rounds.jsonl").read_text().splitlines()
