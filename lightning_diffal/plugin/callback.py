@@ -191,7 +191,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if trainer.fast_dev_run:
             return
         if self.run is None or self.batches == 0:
-            raise MisconfigurationException(nothing_trained(trainer))
+            raise MisconfigurationException(nothing_trained(trainer, self.checkpoints is not None))
         fitted = self.plan.fitted(trainer, self.run, self.batches, time.perf_counter() - self.started)
         over = self.plan.reason_to_stop(self.run, fitted)
         record = replace(fitted, last=over) if over else self.plan.asked(trainer, pl_module, self.run, fitted)
@@ -286,10 +286,18 @@ class DiffusionActiveLearning(ActiveLearning):
         )
 
 
-def nothing_trained(trainer: Any) -> str:
-    return (
+def nothing_trained(trainer: Any, in_rounds: bool) -> str:
+    limits = (
         f"This fit trained no step (epoch {trainer.current_epoch}, max_epochs={trainer.max_epochs}, "
         f"max_steps={trainer.max_steps}, limit_train_batches={trainer.limit_train_batches}): there is nothing new to "
-        "ask by. A Trainer that has reached its end does nothing in a second trainer.fit: active.fit(...) starts it "
-        "over for each round; by hand, make a new Trainer."
+        "ask by. "
+    )
+    if in_rounds:
+        return limits + (
+            "If an earlier round trained, a callback has brought its end back, as LearningRateFinder and "
+            "BatchSizeFinder do: active.fit(make_trainer, ...), with a function that makes Trainers, helps."
+        )
+    return limits + (
+        "A Trainer that has reached its end does nothing in a second trainer.fit: active.fit(...) starts it over for "
+        "each round; by hand, make a new Trainer."
     )

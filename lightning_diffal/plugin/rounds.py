@@ -32,7 +32,9 @@ def fit_rounds(
     records, checkpoints = remembered(active, folder), Checkpoints(folder)
     if is_over(active, records):
         return finished(records, checkpoints, model)
+    accumulate = ours.accumulate_grad_batches
     while True:
+        ours.accumulate_grad_batches = accumulate  # GradientAccumulationScheduler leaves its last value there
         # Set-up that splits data at random splits it alike in every round.
         seed_training(active.plan.seed)
         active.checkpoints = checkpoints

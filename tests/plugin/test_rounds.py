@@ -9,7 +9,16 @@ import lightning as L  # noqa: N812
 import pytest
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import (
+    BaseFinetuning,
+    EarlyStopping,
+    GradientAccumulationScheduler,
+    LearningRateFinder,
+    ModelCheckpoint,
+    ModelPruning,
+    StochasticWeightAveraging,
+    Timer,
+)
 
 from lightning_diffal import ActiveLearning, PerClass
 from lightning_diffal.plugin.run import Run
@@ -54,6 +63,52 @@ def test_every_round_starts_over(tmp_path):
         assert torch.equal(fit["weights"], model.diary[0]["weights"])
     assert seen == [(0, 0, None, {})] * 4
     assert all(len(fit["drawn"]) > 2 for fit in model.diary), "a stale EarlyStopping would end after one epoch"
+
+
+class Thaw(BaseFinetuning):
+    def freeze_before_training(self, pl_module):
+        self.freeze(pl_module.backbone)
+
+    def finetune_function(self, pl_module, epoch, optimizer):
+        if epoch == 1:
+            self.unfreeze_and_add_param_group(pl_module.backbone, optimizer)
+
+
+CALLBACKS = {
+    "accumulation": lambda: GradientAccumulationScheduler({0: 2}),
+    "averaging": lambda: StochasticWeightAveraging(0.01, swa_epoch_start=1),
+    "finetuning": Thaw,
+    "pruning": lambda: ModelPruning("l1_unstructured", amount=0.1),
+    "timer": lambda: Timer(duration={"minutes": 5}),
+}
+
+
+class Unfrozen(Net):
+    def configure_optimizers(self):
+        return torch.optim.SGD([p for p in self.parameters() if p.requires_grad], 0.01)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CALLBACKS)
+def test_callbacks_that_change_the_training_start_over_too(tmp_path, name):
+    active, model = learner(budget=25), Unfrozen()
+    active.fit(quiet(tmp_path, active, CALLBACKS[name](), max_epochs=4), model, datamodule=Data())
+    assert len(model.diary) == 3
+    assert all(torch.equal(fit["weights"], model.diary[0]["weights"]) for fit in model.diary)
+    assert len({len(fit["drawn"]) for fit in model.diary}) == 1, "as many epochs in each round"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_callback_that_brings_the_old_end_back_is_told_how_to_work(tmp_path):
+    active = learner(budget=25)
+    finder = LearningRateFinder(num_training_steps=3)
+    with pytest.raises(MisconfigurationException, match=r"trained no step .* LearningRateFinder .*make_trainer"):
+        active.fit(quiet(tmp_path, active, finder), Net(), datamodule=Data())
+    active = learner(budget=25)
+    history = active.fit(
+        lambda: quiet(tmp_path, active, LearningRateFinder(num_training_steps=3)), Net(), datamodule=Data()
+    )
+    assert history.labels == [9, 17, 25]
 
 
 def test_every_round_saves_its_checkpoints(tmp_path):
