@@ -1,5 +1,6 @@
 """Diffusion-based deep active learning for PyTorch Lightning."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lightning_diffal.diffusion.diffuse import diffuse as diffuse
@@ -38,14 +39,19 @@ if TYPE_CHECKING:
     from lightning_diffal.plugin.samplers import LabeledSampler as LabeledSampler
 
 
+# The names that need Lightning are imported when they are first asked for: the core works without it.
+_LATER = {
+    "ActiveLearning": "lightning_diffal.plugin.callback",
+    "DiffusionActiveLearning": "lightning_diffal.plugin.callback",
+    "LabeledSampler": "lightning_diffal.plugin.samplers",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """The names that need Lightning, imported when they are first asked for: the core works without it."""
-    if name in ("ActiveLearning", "DiffusionActiveLearning"):
-        from lightning_diffal.plugin import callback  # noqa: PLC0415
-
-        return getattr(callback, name)
-    if name == "LabeledSampler":
-        from lightning_diffal.plugin.samplers import LabeledSampler  # noqa: PLC0415
-
-        return LabeledSampler
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LATER])
