@@ -161,9 +161,7 @@ class Selector(Protocol):
     @property
     def needs(self) -> frozenset[str]: ...
 
-    def __call__(
-        self, snapshot: Snapshot, size: int, *, answer: Answer | None, generator: torch.Generator, watch: Watch
-    ) -> Query: ...
+    def __call__(self, snapshot: Snapshot, size: int, *args: Any, **keywords: Any) -> Query: ...
 
 
 # What a user may pass: the answer of a function need not be a whole Query.
