@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.utils.data import DataLoader, DistributedSampler
 
 from tests.plugin.workshop import Data, Net, learner, quiet
 
@@ -28,14 +29,14 @@ class Shared(Net):
             file.write(json.dumps(note | {"epoch": self.current_epoch}) + "\n")
 
 
-def run(folder, strategy, world, **options):
+def run(folder, strategy, world, data=None, **options):
     folder.mkdir()
     active = learner(budget=25)
 
     def make():
         return quiet(folder, active, strategy=strategy, devices=world, limit_val_batches=0, **options)
 
-    history = active.fit(make, Shared(folder), datamodule=Data())
+    history = active.fit(make, Shared(folder), datamodule=data or Data())
     assert history.labels == [9, 17, 25]
     lines = (folder / "active_learning" / "rounds.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
@@ -70,6 +71,20 @@ def test_the_choice_is_that_of_one_process_index_by_index(tmp_path, alone, world
         assert ours["indices"] == theirs["indices"]
         assert ours["labels"] == theirs["labels"]
     check_training(tmp_path / "run", lines, world)
+
+
+class OwnSampler(Data):
+    """Shares the points out itself, as users do who turn Lightning's sampler off."""
+
+    def train_dataloader(self):
+        return DataLoader(self.dataset, batch_size=8, sampler=DistributedSampler(self.dataset))
+
+
+@pytest.mark.parametrize("data", [OwnSampler, Data])
+def test_without_lightnings_own_sampler(tmp_path, alone, data):
+    lines = run(tmp_path / "run", "ddp_fork", 2, data(), use_distributed_sampler=False)
+    assert [line["indices"] for line in lines] == [line["indices"] for line in alone]
+    check_training(tmp_path / "run", lines, 2)
 
 
 def test_more_ranks_than_points_share_evenly(tmp_path):
