@@ -104,10 +104,12 @@ def draw(curves: dict[str, list[list[float]]], labels: list[int], path: Path) ->
         mean = [statistics.mean(values) for values in zip(*runs, strict=True)]
         spread = [statistics.pstdev(values) for values in zip(*runs, strict=True)]
         low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)] for sign in (-1, 1))
-        axes.plot(labels, mean, color=COLORS[name], linewidth=2)
+        axes.plot(
+            labels, mean, color=COLORS[name], linewidth=2, label=f"{name}, {statistics.mean(mean):.3f} on average"
+        )
         axes.fill_between(labels, low, high, color=COLORS[name], alpha=0.15, linewidth=0)
-        axes.annotate(f" {name} {mean[-1]:.3f}", (labels[-1], mean[-1]), color=COLORS[name], va="center")
-    axes.set(xlabel="labels", ylabel="accuracy on unseen digits", xlim=(labels[0], labels[-1] * 1.22))
+    axes.set(xlabel="labels", ylabel="accuracy on unseen digits")
+    axes.legend(frameon=False, loc="lower right")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
 
