@@ -154,7 +154,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage == "fit":
-            self.run, self.batches, self.started = None, 0, time.perf_counter()
+            self.run, self.remembered, self.batches, self.started = None, [], 0, time.perf_counter()
             self.source = TrainingSource(trainer)
             self.source.replace(lambda: self.training_loaders(trainer, pl_module))
 

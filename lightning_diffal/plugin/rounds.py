@@ -96,7 +96,7 @@ def finished(records: list[Record], checkpoints: Checkpoints, model: Any) -> His
             torch.load(weights, map_location="cpu", weights_only=False)["state_dict"]
         )
     rank_zero_info(
-        f"Active learning: the run in {checkpoints.folder} is over ({records[-1].last}): {len(records) - 1} rounds "
-        f"and with {records[-1].labeled} labels. Nothing is trained; another folder=... starts a new run."
+        f"Active learning: the run in {checkpoints.folder} is over ({records[-1].last}): {len(records) - 1} rounds, "
+        f"{records[-1].labeled} labels. Nothing is trained; another folder=... starts a new run."
     )
     return History(records)

@@ -331,6 +331,14 @@ def test_a_run_that_is_over_gives_its_history_and_weights_at_once(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), fresh.state_dict().values(), strict=True))
 
 
+def test_one_callback_may_serve_two_runs(tmp_path):
+    active = learner(budget=25)
+    for name, data in {"one": Data(), "two": Data(Clouds(90))}.items():
+        assert active.fit(quiet(tmp_path / name, active), Net(), datamodule=data).labels == [9, 17, 25]
+    first, second = (lines_of(tmp_path / name) for name in ("one", "two"))
+    assert first[0]["dataset"] != second[0]["dataset"]
+
+
 def test_a_larger_budget_goes_on_where_the_run_had_ended(tmp_path):
     active = learner()
     active.fit(quiet(tmp_path, active), Net(), datamodule=Data())
