@@ -352,6 +352,8 @@ import os, signal, sys, threading, time
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests.plugin.workshop import Data, Net, learner, quiet
+# A process started in the background is born deaf to Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 class Slow(Net):
     def training_step(self, batch, batch_idx):
         if len(self.diary) == 2 and batch_idx == 1:
