@@ -25,9 +25,8 @@ from lightning_diffal.plugin.source import TrainingSource
 from lightning_diffal.plugin.telling import tell
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass, check_initial
-from lightning_diffal.pool.oracle import AnswerFunction
 from lightning_diffal.selectors.diffusion import DiffusionSelector
-from lightning_diffal.selectors.selector import AnySelector, needs_of
+from lightning_diffal.selectors.selector import needs_of
 
 FOLDER: Final = "active_learning"
 
@@ -66,13 +65,13 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         query_size: int,
         budget: int,
         *,
-        selector: AnySelector,
+        selector: Callable[..., Any],  # wide, since jsonargparse takes a narrow return type for the class to make
         initial: int | PerClass | list[int] | None = None,
         layer: str | None = None,
         forward: Forward | None = None,
         pool: Dataset[Any] | DataLoader[Any] | None = None,
         pool_batch_size: int | None = None,
-        oracle: AnswerFunction | None = None,
+        oracle: Callable[..., Any] | None = None,
         num_classes: int | None = None,
         stop_when: Callable[[History], bool] | None = None,
         warm_start: bool = False,
@@ -250,7 +249,7 @@ class DiffusionActiveLearning(ActiveLearning):
         soft_start: bool = False,
         shrink_below: float | None = None,
         initial: int | PerClass | list[int] | None = None,
-        oracle: AnswerFunction | None = None,
+        oracle: Callable[..., Any] | None = None,
         backend: Backend = "auto",
         seed: int = 0,
         forward: Forward | None = None,

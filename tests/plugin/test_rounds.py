@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import lightning as L  # noqa: N812
@@ -290,6 +291,36 @@ def test_an_answer_that_was_paid_for_is_never_asked_again(tmp_path, monkeypatch)
     active = learner(oracle=oracle)
     active.fit(quiet(tmp_path, active), Net(), datamodule=Data())
     assert len(asked) == len(set(asked)) == 33
+
+
+class Secret(Sequence):
+    """Labels that note who was read."""
+
+    def __init__(self, labels):
+        self.labels, self.read = labels, set()
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, index):
+        self.read.add(int(index))
+        return self.labels[index]
+
+
+def test_a_label_that_was_not_asked_for_is_never_read(tmp_path):
+    class Guarded(Clouds):
+        def __init__(self):
+            super().__init__()
+            self.own, self.targets = self.targets, Secret(self.targets)
+
+        def __getitem__(self, index):
+            if self.recording:
+                self.drawn.append(int(index))
+            return self.x[index], self.own[index]
+
+    data, active = Data(Guarded()), learner()
+    active.fit(quiet(tmp_path, active), Net(), datamodule=data)
+    assert data.dataset.targets.read == set(active.run.pool.labeled.tolist())
 
 
 # Stopping and going on

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from torch.utils.data import DataLoader
 
 import lightning_diffal
-from lightning_diffal import DiffusionActiveLearning, PerClass
+from lightning_diffal import ActiveLearning, DiffusionActiveLearning, PerClass
 from tests.plugin.workshop import Clouds, Data, Net, learner, quiet
 
 
@@ -40,6 +40,10 @@ class OldNet(pytorch_lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 
+def lowest(snapshot, size):
+    return snapshot.unlabeled[:size]
+
+
 class OldData(pytorch_lightning.LightningDataModule):
     def train_dataloader(self):
         return DataLoader(Clouds(), batch_size=8, shuffle=True)
@@ -60,6 +64,41 @@ def test_the_other_namespace(tmp_path):
     history = active.fit(trainer, model, datamodule=OldData())
     assert history.labels == [9, 17, 25, 33]
     assert model.steps == [2, 4, 6, 8]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("{class_path: lightning_diffal.MarginSelector, init_args: {passes: 3}}", "MarginSelector(passes=3)"),
+        ("tests.plugin.test_trainers.lowest", "lowest"),
+    ],
+)
+def test_the_command_line_makes_a_selector_from_yaml(tmp_path, monkeypatch, given, expected):
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"""
+        seed_everything: 1
+        model: {{class_path: tests.plugin.workshop.Net}}
+        data: {{class_path: tests.plugin.workshop.Data}}
+        trainer:
+          accelerator: cpu
+          callbacks:
+            - class_path: lightning_diffal.ActiveLearning
+              init_args:
+                query_size: 8
+                budget: 25
+                initial: [1, 2]
+                oracle: tests.plugin.killed.paid
+                selector: {given}
+        """
+    )
+    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(config)])
+    cli = LightningCLI(save_config_callback=None, run=False)
+    active = next(callback for callback in cli.trainer.callbacks if isinstance(callback, ActiveLearning))
+    assert expected in active.plan.identity()["selector"]
+    assert active.plan.initial == [1, 2]
+    assert active.plan.oracle.__name__ == "paid"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
