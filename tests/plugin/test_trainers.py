@@ -83,6 +83,7 @@ def test_the_command_line_makes_a_selector_from_yaml(tmp_path, monkeypatch, give
         data: {{class_path: tests.plugin.workshop.Data}}
         trainer:
           accelerator: cpu
+          logger: false
           callbacks:
             - class_path: lightning_diffal.ActiveLearning
               init_args:
