@@ -17,7 +17,7 @@ from lightning_diffal.plugin.shards import gathered, rows_of_rank
 from lightning_diffal.pool.fingerprint import length_of, looks_random
 from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.randomness import seed_of, seeded
-from lightning_diffal.selectors.selector import AnySelector, Query, Snapshot, choose, needs_of
+from lightning_diffal.selectors.selector import AnySelector, Query, Snapshot, choose, have, needs_of
 from lightning_diffal.watch import Watch
 
 
@@ -53,7 +53,7 @@ class Questioner:
         )
         sheet = AnswerSheet(run.answers, rows, min(size, len(snapshot.unlabeled)))
         # People are asked for the whole batch at once; until then the model's own prediction stands in.
-        answer = sheet if run.oracle.immediate else lambda places: have_logits(snapshot)[places].argmax(dim=1)
+        answer = sheet if run.oracle.immediate else lambda places: have(snapshot.logits, "logits")[places].argmax(dim=1)
         generator = torch.Generator(device).manual_seed(seed)
         query = choose(self.selector, snapshot, size, answer=answer, generator=generator, watch=watch)
         chosen = Query(rows[query.indices.cpu()], query.scores.cpu(), query.reached.cpu(), query.unreached)
@@ -119,8 +119,3 @@ class Questioner:
         if count is None and isinstance(run.oracle, DatasetOracle):
             count = run.oracle.num_classes()
         return max(count or 0, int(run.pool.labels.max()) + 1, 2)
-
-
-def have_logits(snapshot: Snapshot) -> torch.Tensor:
-    assert snapshot.logits is not None  # needed since the oracle is asked later
-    return snapshot.logits

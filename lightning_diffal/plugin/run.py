@@ -40,7 +40,7 @@ class Run:
         check_ranks(trainer, self.fingerprint)
         self.oracle: Oracle
         if oracle is None:
-            self.oracle = DatasetOracle(self.dataset, self.size)
+            self.oracle = DatasetOracle(self.dataset)
         else:
             self.oracle = FunctionOracle(oracle, folder and folder / "answers.jsonl")
 

@@ -15,13 +15,13 @@ def last_metrics(trainer: Any) -> dict[str, float]:
 
 def tell(trainer: Any, record: Record, run: Run) -> None:
     """One line for people, and numbers for the loggers."""
-    rank_zero_info(summary(record, run))
+    rank_zero_info(summary(record))
     for logger in trainer.loggers:
         logger.log_metrics(measures(record, run), step=record.round)
         logger.save()
 
 
-def summary(record: Record, run: Run) -> str:
+def summary(record: Record) -> str:
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in record.metrics.items() if value is not None)
     parts = [
         f"Active learning, round {record.round}: fitted on {record.labeled} labels" + (f" ({metrics})" * bool(metrics))

@@ -25,8 +25,8 @@ class DatasetOracle:
     immediate = True
     """Whether it may be asked after each mini-batch of a query, as in Algorithm 1, or once for the whole batch."""
 
-    def __init__(self, dataset: MapStyle, size: int) -> None:
-        self.dataset, self.size = dataset, size
+    def __init__(self, dataset: MapStyle) -> None:
+        self.dataset = dataset
 
     def __call__(self, indices: Sequence[int]) -> list[int]:
         targets = targets_of(self.dataset)
@@ -34,10 +34,6 @@ class DatasetOracle:
             return [as_class(targets[index]) for index in indices]
         with seeded(0):  # an item may be augmented at random
             return [label_of(self.dataset[index]) for index in indices]
-
-    def everything(self) -> list[int]:
-        """All labels, to draw a first set by class. Reads the whole dataset where labels come by item."""
-        return self(range(self.size))
 
     def num_classes(self) -> int | None:
         """How many classes there are, if the dataset says so without being read item by item."""

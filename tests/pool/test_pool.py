@@ -88,8 +88,8 @@ def test_seeds_of_rounds_and_runs_do_not_meet():
 def test_an_oracle_reads_targets_through_subsets_and_not_where_they_are_transformed():
     base = TensorDataset(torch.randn(10, 2), torch.arange(10) % 4)
     picked = Subset(Subset(base, [9, 8, 7, 6]), [3, 0])
-    assert DatasetOracle(picked, 2)([0, 1]) == [6 % 4, 9 % 4]
-    assert DatasetOracle(base, 10).num_classes() == 4
+    assert DatasetOracle(picked)([0, 1]) == [6 % 4, 9 % 4]
+    assert DatasetOracle(base).num_classes() == 4
 
     class Named:
         targets, target_transform = [0, 1, 1], staticmethod(lambda y: 1 - y)
@@ -101,4 +101,4 @@ def test_an_oracle_reads_targets_through_subsets_and_not_where_they_are_transfor
             return torch.zeros(2), self.target_transform(self.targets[index])
 
     assert targets_of(Named()) is None
-    assert DatasetOracle(Named(), 3)([0, 1, 2]) == [1, 0, 0]
+    assert DatasetOracle(Named())([0, 1, 2]) == [1, 0, 0]
