@@ -21,11 +21,12 @@ from lightning_diffal.arguments import Progress
 from lightning_diffal.graph.lowest import GROUP, in_groups, smallest
 from lightning_diffal.graph.precision import FLOAT32_ROUNDING, search_error
 from lightning_diffal.graph.ragged import run_positions, run_starts
+from lightning_diffal.graph.threads import cores, side_by_side
 
 # Entries of the table "may this point have a neighbor in that cell", one byte each, and of one float32 tile.
 TABLE_ENTRIES = 2**25
 TILE_ENTRIES = 2**20
-# Neighbors held for a block of rows before the far ones are dropped, 24 bytes each.
+# Neighbors held for the rows being searched before the far ones are dropped, 24 bytes each.
 FOUND_ENTRIES = 2**22
 # The first look at a point's surroundings: this many points, in at most so many cells.
 FIRST_LOOK = 768
@@ -69,11 +70,15 @@ def search_cells(
     position, turn = place[rows].sort()  # neighbors in space follow each other
     found = torch.empty(len(rows), surroundings.position.shape[1], dtype=torch.long, device=rows.device)
     spread = torch.empty(len(rows), dtype=cells.norm.dtype, device=rows.device)
-    height = max(1, TABLE_ENTRIES // len(cells.center))
-    for start in progress(range(0, len(rows), height)):
+    at_a_time = cores(rows.device)
+    height = max(1, min(TABLE_ENTRIES // len(cells.center), len(rows)) // at_a_time)
+
+    def search(start: int) -> None:
         part = slice(start, start + height)
-        nearest, spread[turn[part]] = nearest_of_rows(cells, surroundings, position[part])
+        nearest, spread[turn[part]] = nearest_of_rows(cells, surroundings, position[part], FOUND_ENTRIES // at_a_time)
         found[turn[part]] = cells.order[nearest]
+
+    side_by_side(search, range(0, len(rows), height), rows.device, progress)
     return found, spread
 
 
@@ -150,11 +155,13 @@ def first_look(cells: Cells, count: int) -> Surroundings:
     # No two points are farther apart than this; it stays where too few were near.
     distance = (4 * cells.norm.amax().square()).expand(position.shape).clone()
     seen = torch.zeros_like(cells.center_distance, dtype=torch.bool)
-    for cell, (start, size) in enumerate(zip(cells.start.tolist(), cells.size.tolist(), strict=True)):
-        around = near[cell, : enough[cell]]
+    starts, sizes = cells.start.tolist(), cells.size.tolist()
+
+    def look(cell: int) -> None:
+        start, size, around = starts[cell], sizes[cell], near[cell, : enough[cell]]
         others = run_positions(cells.start[around], cells.size[around])
         if size == 0 or len(others) < count:
-            continue
+            return
         seen[cell, around] = True
         candidates = cells.points.index_select(0, others).sub_(cells.center[cell])
         candidates, half_square = in_groups(candidates)
@@ -165,13 +172,18 @@ def first_look(cells: Cells, count: int) -> Surroundings:
             place = smallest(nearness, count)
             position[rows] = others[place]
             distance[rows] = 2 * nearness.gather(1, place) + offset.square().sum(dim=1, keepdim=True)
+
+    side_by_side(look, range(len(near)), near.device)
     return Surroundings(position, distance.clamp_min_(0), seen)
 
 
 def nearest_of_rows(
-    cells: Cells, surroundings: Surroundings, rows: Int[Tensor, " b"]
+    cells: Cells, surroundings: Surroundings, rows: Int[Tensor, " b"], most: int
 ) -> tuple[Int[Tensor, "b count"], Float[Tensor, " b"]]:
-    """Positions of the nearest points of the points at `rows`, and the largest radius of the cells they looked at."""
+    """Positions of the nearest points of the points at `rows`, and the largest radius of the cells they looked at.
+
+    Holds `most` neighbors beyond those it is asked for before the far ones are dropped.
+    """
     points, norm, home = cells.points[rows], cells.norm[rows], cells.home[rows]
     position, known = surroundings.position[rows], surroundings.distance[rows]
     count, dimensions = known.shape[1], points.shape[1]
@@ -181,7 +193,7 @@ def nearest_of_rows(
     limit = farthest + search_error(spread, norm, farthest, dimensions)
     with_one = torch.nn.functional.pad(points, (0, 1), value=1)
     center = torch.nn.functional.pad(cells.center, (0, 1))
-    found = Nearest(len(points), count)
+    found = Nearest(len(points), count, most)
     looked = surroundings.seen.any(dim=1)[home].nonzero()[:, 0]
     found.add(looked.repeat_interleave(count), position[looked].flatten(), known[looked].flatten())
     places = zip(cells.start.tolist(), cells.slot.tolist(), cells.room.tolist(), strict=True)
@@ -233,8 +245,8 @@ def reachable(
 class Nearest:
     """The `count` nearest found so far for each of a block of rows."""
 
-    def __init__(self, num_rows: int, count: int) -> None:
-        self.num_rows, self.count = num_rows, count
+    def __init__(self, num_rows: int, count: int, most: int) -> None:
+        self.num_rows, self.count, self.most = num_rows, count, most
         self.found: list[tuple[Tensor, Tensor, Tensor]] = []
         self.held = 0
 
@@ -242,7 +254,7 @@ class Nearest:
         self.found.append((row, position, distance))
         self.held += len(row)
         # Where very many points lie equally far, all of them come this way.
-        if self.held > FOUND_ENTRIES + self.num_rows * self.count:
+        if self.held > self.most + self.num_rows * self.count:
             (row, position, distance), kept = self.nearest()
             self.found = [(row[kept], position[kept], distance[kept])]
             self.held = len(kept)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from lightning_diffal.graph.lowest import lowest
 from lightning_diffal.graph.precision import search_error, wide_dtype
+from lightning_diffal.graph.threads import side_by_side
 
 # Bytes of differences held at a time.
 DIFFERENCE_BYTES = 2**23
@@ -42,17 +43,20 @@ def certify(
     distance = torch.empty(len(rows), neighbors, dtype=wide_dtype(points.device), device=points.device)
     certain = torch.ones(len(rows), dtype=torch.bool, device=points.device)
     height = max(1, DIFFERENCE_BYTES // (8 * count * dimensions))
-    for start in range(0, len(rows), height):
+
+    def prove(start: int) -> None:
         part = slice(start, start + height)
         index, ranked = by_distance(points, rows[part], candidates[part])
         nearest[part], distance[part] = index[:, :neighbors], ranked[:, :neighbors]
         if count == len(points):
-            continue
+            return
         # Itself, at an infinite distance, stands last: the farthest candidate is the one before, or the last.
         last = torch.where(ranked[:, -1].isinf(), ranked[:, -2], ranked[:, -1])
         kth = ranked[:, neighbors - 1]
         error = search_error(spread[part], norm[part], torch.stack([kth, last]), dimensions)
         certain[part] = kth + error[0] < last - error[1]
+
+    side_by_side(prove, range(0, len(rows), height), points.device)
     return nearest, distance, certain
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from lightning_diffal.arguments import Progress
 from lightning_diffal.graph.cells import cut, first_look, search_cells, share_to_search
 from lightning_diffal.graph.lowest import in_groups, smallest
+from lightning_diffal.graph.threads import side_by_side
 
 # Below this, cutting the pool into cells costs more than it saves (benchmarks/bench_graph_backends.py).
 CELLS_FROM = 12_000
@@ -31,8 +32,11 @@ def search_torch(
     others, half_square = in_groups(points)
     found = torch.empty(len(points), count, dtype=torch.long, device=points.device)
     height = max(1, TILE_ENTRIES // len(others))
-    for start in progress(range(0, len(points), height)):
+
+    def search(start: int) -> None:
         # |y|²/2 - x·y orders the points y as their distance to x does.
         nearness = torch.addmm(half_square, points[start : start + height], others.T, alpha=-1)  # (height, n)
         found[start : start + height] = smallest(nearness, count)
+
+    side_by_side(search, range(0, len(points), height), points.device, progress)
     return found, points.norm(dim=1)

@@ -181,20 +181,6 @@ def test_renumbering_the_points_renumbers_the_graph():
     np.testing.assert_array_equal(permuted, matrix[order][:, order])
 
 
-def test_the_number_of_threads_changes_nothing():
-    points = torch.randn(2000, 16, generator=torch.Generator().manual_seed(6))
-    threads = torch.get_num_threads()
-    try:
-        graphs = []
-        for count in (1, 2):
-            torch.set_num_threads(count)
-            graphs.append(build_graph(points, 10))
-    finally:
-        torch.set_num_threads(threads)
-    assert torch.equal(graphs[0].col, graphs[1].col)
-    assert torch.equal(graphs[0].weight, graphs[1].weight)
-
-
 def test_the_global_generator_and_the_input_are_untouched():
     points = torch.randn(exact.CELLS_FROM, 4, requires_grad=True)
     before, state = points.detach().clone(), torch.get_rng_state()
