@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import torch
@@ -79,11 +80,11 @@ class Snapshot:
         if part.device != self.labels.device:
             raise ValueError(f"Snapshot({name}=...): they are on {part.device}, the labels on {self.labels.device}.")
 
-    @property
+    @cached_property
     def labeled(self) -> Int[Tensor, " l"]:
         return (self.labels != UNLABELED).nonzero()[:, 0]
 
-    @property
+    @cached_property
     def unlabeled(self) -> Int[Tensor, " u"]:
         return (self.labels == UNLABELED).nonzero()[:, 0]
 
