@@ -27,6 +27,12 @@ def test_the_summary_says_who_wins_also_when_it_is_not_diffusion():
     assert f"At 23 labels random has {best:.3f}, the best; diffusion {worse:.3f}." in verdict
 
 
+def test_a_tie_is_no_lead():
+    copies = [Result(**{**vars(run), "selector": "badge"}) for run in results_of(selectors=["diffusion"])]
+    lead = page_of([*results_of(), *copies]).classed("lead")[0].text
+    assert lead.count("(next is badge, level with diffusion to three digits)") == 2
+
+
 def swapped(result):
     names = {"random": "diffusion", "diffusion": "random"}
     return Result(**{**vars(result), "selector": names.get(result.selector, result.selector)})
@@ -64,12 +70,26 @@ def test_a_selector_with_fewer_seeds_is_compared_over_those_it_has():
     assert table_of(found, "Area under the curve")["coreset"]["less random, paired"].endswith("2 seeds")
 
 
+def test_runs_that_do_not_start_alike_are_not_compared():
+    results = results_of(studies=["mnist-fc"])
+    results[4].initial[0] = 499
+    with pytest.raises(ValueError, match="mnist-fc: the runs of seed 1 do not start from the same first labels"):
+        page_of(results)
+
+
+def test_the_command_names_the_data_a_study_was_run_on():
+    found = page_of(results_of(studies=["mnist-fc-usps"], selectors=["random"], dataset="usps"))
+    assert "lightning-diffal run mnist-fc --selector random --seeds 3 --dataset usps --data DIR" in found.text
+
+
 def test_one_seed_and_one_round_are_said_to_be_so():
     found = page_of(results_of(seeds=[5], labels=LABELS[:1]))
     words = found.text
     assert "One seed: there is no band." in words
     assert "One seed has no variance" in words
     assert "(1 seed, no interval)" in words
+    assert "no telling what is chance" in words
+    assert not found.classed("player")
     assert table_of(next(found.all("section")), "Area under the curve")["coreset"]["less random, paired"].endswith(
         ", 1 seed"
     )

@@ -42,8 +42,8 @@ def phase_chart(section: Section, phases: Phases, name: str) -> Markup:
     """A bar for each query: exploring from below, refining from above."""
     step = section.beyond - section.labels[-1]
     frame = Frame(
-        left=48,
-        right=WIDTH - 12,
+        left=56,
+        right=WIDTH - 17,
         top=26,
         bottom=140,
         across=(phases.labels[0] - step / 2, phases.labels[-1] + step / 2),

@@ -70,11 +70,13 @@ def curve_chart(section: Section, curves: Sequence[Curve], up: str, name: str, *
     low, high = (0.0 if from_zero else max(0.0, min(lows))), max(highs)
     pad = (high - low) * 0.04 or 0.05
     frame = Frame(
-        left=48,
-        right=WIDTH - 12,
+        left=56,
+        right=WIDTH - 17,
         top=26,
         bottom=HEIGHT - 40,
-        across=(section.labels[0], section.labels[-1]),
+        across=(section.labels[0], section.labels[-1])
+        if len(section.labels) > 1
+        else (section.labels[0] - 1, section.labels[0] + 1),
         up=(low if from_zero else low - pad, high + pad),
     )
     order = {one.name: place for place, one in enumerate(section.series)}

@@ -112,15 +112,11 @@ def difference_figures(section: Section) -> Markup:
         if reference and differences:
             finding = difference_finding(section, reference)
             single = all(interval.half is None for interval in differences.values())
-            bars = (
-                "One seed in common: no intervals."
-                if single
-                else "Bars are 95% Student-t intervals over the shared seeds."
-            )
+            bars = "" if single else " Bars are 95% Student-t intervals over the shared seeds."
             chart = difference_chart(
                 section, differences, reference.name, f"Differences to {reference.name}. {finding}"
             )
-            found.append(figure(f"Difference to {reference.name}, paired by seed", f"{finding} {bars}", chart))
+            found.append(figure(f"Difference to {reference.name}, paired by seed", f"{finding}{bars}", chart))
     return element("div", *found, class_="pair") if found else joined()
 
 
@@ -135,7 +131,9 @@ def phases_figure(section: Section) -> Markup:
         )
         for one, finding in zip(phases, findings, strict=True)
     ]
-    keys = blocks([("exploring", "exploring: no label had reached the point"), ("refining", "refining: labels had")])
+    keys = blocks(
+        [("exploring", "exploring, from below: no label had reached the point"), ("refining", "refining, from above")]
+    )
     caption = f"{' '.join(findings)} Mean over seeds; selectors that ask no graph are not shown."
     return figure("Exploring and refining", caption, keys, *charts, numbers(phases_table(phases)))
 
@@ -179,11 +177,12 @@ def board_figure(section: Section) -> Markup:
     panels = [board_panel(board, named=len(seeds) > 1, place=place) for place, board in enumerate(boards)]
     content = [
         board_keys(boards),
-        player(section),
+        player(section) if len(section.labels) > 1 else "",
         element("div", *panels, class_="boards"),
         numbers(boards_table(boards)),
     ]
-    return figure("Points asked, round by round", caption, *content, labels=" ".join(map(str, section.labels)))
+    frames = " ".join(map(str, section.labels)) if len(section.labels) > 1 else None
+    return figure("Points asked, round by round", caption, *content, labels=frames)
 
 
 def board_panel(board: Board, *, named: bool, place: int) -> Markup:

@@ -23,13 +23,13 @@ from lightning_diffal.experiments.results import read_results
 HERE = Path(__file__).parent
 HOW_COMPARED = (
     "Differences are taken seed by seed, over the seeds both selectors have, and averaged; brackets hold the 95% "
-    "Student-t interval of that mean, not corrected for the number of comparisons. All else is equal within a seed: "
-    "first labels, pool, initial weights, epochs."
+    "Student-t interval of that mean, not corrected for the number of comparisons. Runs of a seed have the same "
+    "settings and, as was checked here, the same first labels."
 )
 HOW_CENSORED = (
-    "A run needs as many labels as the first fit that comes to the target was trained on. A run that never does counts "
-    "as needing one query more than there were, so its means are bounds (“at least”, “at most”) and get no interval; "
-    "where both sides miss, nothing is said."
+    "A run needs as many labels as the first fit that comes to the target was trained on; a negative difference is a "
+    "saving. A run that never gets there counts as needing one query more than there were, so its means are bounds "
+    "(“at least”, “at most”) and get no interval; where both sides miss, nothing is said."
 )
 
 
@@ -152,7 +152,10 @@ def how_made(section: Section) -> Markup:
         for one in section.series
         if has_own(section, one.name)
     ]
-    parts = [element("pre", code(command(section))), settings_list(section)]
+    options = element(
+        "p", "Numbers below that are not the study’s own are given as options, as --pool N.", class_="soft"
+    )
+    parts = [element("pre", code(command(section))), options, settings_list(section)]
     if own:
         parts.append(element("ul", *(element("li", words) for words in own), class_="soft"))
     if versions:
@@ -167,8 +170,12 @@ def has_own(section: Section, name: str) -> bool:
 def command(section: Section) -> str:
     """What makes these runs with the settings of the study; `--data` for those that read data."""
     selectors = " ".join(f"--selector {name}" for name in dict.fromkeys(one.selector for one in section.series))
+    dataset = str(section.settings.get("dataset", ""))
+    # A study on other data than its own is named after both.
+    study = section.study.removesuffix(f"-{dataset}")
+    other = f" --dataset {dataset}" if study != section.study else ""
     data = "" if section.study == "checkerboard" else " --data DIR"
-    return f"lightning-diffal run {section.study} {selectors} --seeds {max(section.seeds) + 1}{data}"
+    return f"lightning-diffal run {study} {selectors} --seeds {max(section.seeds) + 1}{other}{data}"
 
 
 def code(words: str) -> Markup:

@@ -121,6 +121,11 @@ def section_of(study: str, slug: str, title: str, settings: dict[str, Any], runs
         for one in series
         if everyone - one.runs.keys()
     ]
+    unequal = [
+        seed for seed in sorted(everyone) if len({tuple(sorted(run.initial)) for run in kept if run.seed == seed}) > 1
+    ]
+    if unequal:
+        raise ValueError(f"{study}: the runs of {plural('seed', unequal)} do not start from the same first labels.")
     versions: dict[str, set[str]] = defaultdict(set)
     for run in kept:
         for name, version in run.versions.items():

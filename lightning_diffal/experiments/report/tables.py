@@ -7,7 +7,7 @@ from lightning_diffal.experiments.report.bars import Phases
 from lightning_diffal.experiments.report.board import KINDS, Board
 from lightning_diffal.experiments.report.curves import Curve
 from lightning_diffal.experiments.report.differences import areas
-from lightning_diffal.experiments.report.markup import Markup, element, joined
+from lightning_diffal.experiments.report.markup import Markup, element
 from lightning_diffal.experiments.report.sections import Section, Series
 from lightning_diffal.experiments.report.statistics import (
     Interval,
@@ -184,13 +184,15 @@ def apart_cell(apart: LabelsApart | None) -> str:
 def settings_list(section: Section) -> Markup:
     rows = [(name.replace("_", " "), shown(value)) for name, value in sorted(section.settings.items())]
     return element(
-        "dl", *(joined(element("dt", name), element("dd", value)) for name, value in rows), class_="settings"
+        "dl", *(element("div", element("dt", name), element("dd", value)) for name, value in rows), class_="settings"
     )
 
 
 def shown(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: NOTHING, True: "yes", False: "no"}[value]
     if isinstance(value, dict):
         return ", ".join(f"{name} {shown(inner)}" for name, inner in sorted(value.items()))
     if isinstance(value, list):
         return ", ".join(map(shown, value))
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)

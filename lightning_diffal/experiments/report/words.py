@@ -66,11 +66,14 @@ def overall(sections: Sequence[Section]) -> str:
 
 
 def doubt(section: Section) -> str:
-    """What to add where the difference between diffusion and the best other selector may be chance."""
-    (best, _), (second, _) = by_area(section)[:2]
+    """What to add where diffusion and the best other selector are level, or may differ by chance."""
     diffusion = section.named("diffusion")
-    rival = second if best is diffusion else best
-    interval = differences_to(section, rival).get(diffusion.name) if diffusion else None
+    ranked = by_area(section)
+    rival = next(one for one, _ in ranked if one is not diffusion)
+    shares = {one.name: share(value) for one, value in ranked}
+    if diffusion is None or shares[diffusion.name] == shares[rival.name]:
+        return ", level with diffusion to three digits" if diffusion else ""
+    interval = differences_to(section, rival).get(diffusion.name)
     if interval is None or interval.half is None:
         return ", on one seed" if interval else ", on other seeds"
     return "" if interval.sure else ", by no more than chance may do"
@@ -162,6 +165,8 @@ def variance_finding(curves: Sequence[Curve]) -> str:
 
 def difference_finding(section: Section, reference: Series) -> str:
     found = differences_to(section, reference)
+    if all(interval.half is None for interval in found.values()):
+        return "One seed in common: no interval, and no telling what is chance."
     ahead = [name for name, interval in found.items() if interval.sure and interval.mean > 0]
     behind = [name for name, interval in found.items() if interval.sure and interval.mean < 0]
     parts = []
