@@ -7,6 +7,7 @@ from statistics import fmean, stdev, variance
 import pytest
 from scipy import stats
 
+from lightning_diffal.experiments.report.bars import stages_of
 from tests.experiments.made_up import GAIN, LABELS, SEEDS, accuracy_of, page_of, result_of, results_of
 from tests.experiments.page_tree import table_of
 
@@ -79,11 +80,20 @@ def test_seconds_are_means_over_the_rounds_that_had_the_stage(checkerboard):
     assert table["diffusion"] == {
         "selector": "diffusion",
         "fit": "3.500",
-        "embedding": "0.000",
+        "embedding": "–",
         "graph": "0.250",
         "query": "0.500",
         "all": "4.250",
     }
+
+
+def test_all_a_selector_does_beside_the_graph_is_its_query():
+    assert stages_of({"fit": 1.0, "graph": 2.0, "score": 0.5, "query": 0.25}) == {
+        "fit": 1.0,
+        "graph": 2.0,
+        "query": 0.75,
+    }
+    assert stages_of({"fit": 1.0}) == {"fit": 1.0}
 
 
 def test_every_labeled_point_is_drawn_in_its_place(checkerboard):

@@ -89,6 +89,7 @@ def test_one_seed_and_one_round_are_said_to_be_so():
     assert "One seed has no variance" in words
     assert "(1 seed, no interval)" in words
     assert "no telling what is chance" in words
+    assert "Every run comes to 90% of the best final accuracy with its first labels." in words
     assert not found.classed("player")
     assert table_of(next(found.all("section")), "Area under the curve")["coreset"]["less random, paired"].endswith(
         ", 1 seed"
@@ -132,5 +133,9 @@ def test_bad_numbers_are_refused_with_the_file_they_are_in(tmp_path):
     del lost.points["104"]
     with pytest.raises(ValueError, match="points has no coordinates of 104"):
         page_of([lost])
+    far = result_of("checkerboard", "random", 0)
+    far.points["104"] = [2.5, 0.1]
+    with pytest.raises(ValueError, match=r"point 104 lies at \[2\.5, 0\.1\], outside the unit square"):
+        page_of([far])
     with pytest.raises(ValueError, match="None of the 1 results has a round"):
         page_of([Result(**{**vars(lost), "rounds": []})])

@@ -62,21 +62,21 @@ def phase_chart(section: Section, phases: Phases, name: str) -> Markup:
     return drawing(WIDTH, 180, name, shares, *bars)
 
 
-def stages_of(section: Section) -> list[str]:
-    named = {name for run in section.results for step in run.rounds for name in step.seconds}
-    return [*STAGES, *sorted(named - set(STAGES))]
-
-
 def seconds_of(section: Section) -> dict[str, dict[str, float]]:
     """Mean seconds of each stage, by selector: over all seeds, and over the rounds that had the stage."""
     found = {}
     for one in section.series:
-        steps = [step for seed in one.seeds for step in one.runs[seed].rounds]
-        taken = {
-            stage: [step.seconds[stage] for step in steps if stage in step.seconds] for stage in stages_of(section)
-        }
+        steps = [stages_of(step.seconds) for seed in one.seeds for step in one.runs[seed].rounds]
+        taken = {stage: [step[stage] for step in steps if stage in step] for stage in STAGES}
         found[one.name] = {stage: fmean(values) if values else 0.0 for stage, values in taken.items()}
     return found
+
+
+def stages_of(seconds: Mapping[str, float]) -> dict[str, float]:
+    """What selectors do between graph and query, as scores, clusters or distances, is part of their query."""
+    found = {stage: taken for stage, taken in seconds.items() if stage in STAGES[:-1]}
+    rest = [taken for stage, taken in seconds.items() if stage not in found]
+    return found | ({STAGES[-1]: sum(rest)} if rest else {})
 
 
 def seconds_chart(seconds: Mapping[str, Mapping[str, float]], stages: Sequence[str], name: str, title: str) -> Markup:

@@ -93,6 +93,10 @@ def board_of(series: Series, run: Result, squares: int) -> Board:
         raise ValueError(
             f"{run.path}: points has no coordinates of {', '.join(map(str, missing[:5]))}, which were labeled."
         )
+    outside = [index for index, _, _ in asked if not all(0 <= part <= 1 for part in run.points[str(index)])]
+    if outside:
+        where = run.points[str(outside[0])]
+        raise ValueError(f"{run.path}: point {outside[0]} lies at {where}, outside the unit square.")
     points = [
         Asked(fit=fit, kind=kind, x=run.points[str(index)][0], y=run.points[str(index)][1])
         for index, fit, kind in asked

@@ -9,7 +9,6 @@ from lightning_diffal.experiments.report.bars import (
     phases_of,
     seconds_chart,
     seconds_of,
-    stages_of,
 )
 from lightning_diffal.experiments.report.board import KIND_LOOKS, KINDS, Board, board_chart, boards_of
 from lightning_diffal.experiments.report.curves import Curve, accuracy_curves, curve_chart, variance_curves
@@ -124,17 +123,14 @@ def phases_figure(section: Section) -> Markup:
     phases = phases_of(section)
     if not phases:
         return joined()
-    findings = [phases_finding(one) for one in phases]
-    charts = [
-        joined(
-            element("p", one.series.name, class_="soft") if len(phases) > 1 else "", phase_chart(section, one, finding)
-        )
-        for one, finding in zip(phases, findings, strict=True)
-    ]
+    charts = []
+    for one in phases:
+        finding = phases_finding(one)
+        charts.append(joined(element("p", finding, class_="soft"), phase_chart(section, one, finding)))
     keys = blocks(
         [("exploring", "exploring, from below: no label had reached the point"), ("refining", "refining, from above")]
     )
-    caption = f"{' '.join(findings)} Mean over seeds; selectors that ask no graph are not shown."
+    caption = "Share of each query, mean over seeds. Selectors that ask no graph are not shown."
     return figure("Exploring and refining", caption, keys, *charts, numbers(phases_table(phases)))
 
 
@@ -147,8 +143,7 @@ def blocks(pairs: Sequence[tuple[str, str]]) -> Markup:
 
 
 def seconds_figure(section: Section) -> Markup:
-    seconds, stages = seconds_of(section), stages_of(section)
-    asking = [stage for stage in stages if stage != "fit"]
+    seconds, asking = seconds_of(section), STAGES[1:]
     totals = {name: sum(taken.values()) for name, taken in seconds.items()}
     queries = {name: sum(taken[stage] for stage in asking) for name, taken in seconds.items()}
     slow = max(queries, key=lambda name: queries[name])
@@ -156,11 +151,14 @@ def seconds_figure(section: Section) -> Markup:
         f"A round takes {min(totals.values()):.3g} to {max(totals.values()):.3g} s; choosing what to ask takes longest "
         f"with {slow}, {queries[slow]:.3g} s of {totals[slow]:.3g}."
     )
-    whole = seconds_chart(seconds, stages, f"Seconds per round. {finding}", "seconds per round")
+    whole = seconds_chart(seconds, STAGES, f"Seconds per round. {finding}", "seconds per round")
     alone = seconds_chart(seconds, asking, f"Seconds per round without the fit. {finding}", "the same without the fit")
-    keys = blocks([(f"stage stage-{stage if stage in STAGES else 'other'}", stage) for stage in stages])
-    caption = f"{finding} Mean over rounds and seeds, each stage over the rounds that had it."
-    table = seconds_table(seconds, stages)
+    keys = blocks([(f"stage-{stage}", stage) for stage in STAGES])
+    caption = (
+        f"{finding} Mean over seeds and the rounds that had the stage; "
+        "query is all that the selector does beside the graph."
+    )
+    table = seconds_table(seconds)
     return figure("Seconds per round", caption, keys, element("div", whole, alone, class_="pair"), numbers(table))
 
 

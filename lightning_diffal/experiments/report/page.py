@@ -114,6 +114,7 @@ def study(section: Section) -> Markup:
 
 def comparison(section: Section) -> Markup:
     tables = [labels_table(section, target, why) for target, why in targets_of(section)]
+    told = HOW_CENSORED if tables else "Every run comes to 90% of the best final accuracy with its first labels."
     return joined(
         difference_figures(section),
         element(
@@ -121,7 +122,7 @@ def comparison(section: Section) -> Markup:
             element("h3", "Area under the curve, and labels needed"),
             element("p", HOW_COMPARED, class_="soft"),
             area_table(section),
-            element("p", HOW_CENSORED, class_="soft"),
+            element("p", told, class_="soft"),
             *tables,
             class_="tables",
         ),

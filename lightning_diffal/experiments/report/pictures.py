@@ -6,14 +6,14 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from lightning_diffal.experiments.report.bars import phases_of, seconds_of, stages_of
+from lightning_diffal.experiments.report.bars import STAGES, phases_of, seconds_of
 from lightning_diffal.experiments.report.board import KIND_LOOKS, KINDS, Board, boards_of
 from lightning_diffal.experiments.report.curves import Curve, accuracy_curves, variance_curves
 from lightning_diffal.experiments.report.look import LIGHT, Look
 from lightning_diffal.experiments.report.sections import Section
 
 SHAPES = {"circle": "o", "square": "s", "diamond": "D", "up": "^", "down": "v", "cross": "x", "plus": "+"}
-STAGE_COLOURS = ["#c9cdd2", LIGHT["sky"], LIGHT["vermilion"], LIGHT["ink"], LIGHT["grey"]]
+STAGE_COLOURS = dict(zip(STAGES, ("#c9cdd2", LIGHT["sky"], LIGHT["vermilion"], LIGHT["ink"]), strict=True))
 WORDS = {"first": "first labels", "exploring": "exploring", "refining": "refining", "asked": "asked without a graph"}
 
 
@@ -102,14 +102,14 @@ def draw_phases(section: Section, path: Path) -> None:
 
 
 def draw_seconds(section: Section, path: Path) -> None:
-    seconds, stages = seconds_of(section), stages_of(section)
+    seconds = seconds_of(section)
     figure, grid = blank(8.4, 1.3 + 0.3 * len(seconds), columns=2)
     names = [plain(name) for name in seconds]
-    for axes, shown, title in zip(grid[0], (stages, stages[1:]), ("whole round", "without the fit"), strict=True):
+    for axes, shown, title in zip(grid[0], (STAGES, STAGES[1:]), ("whole round", "without the fit"), strict=True):
         start = [0.0] * len(seconds)
         for stage in shown:
             taken = [values[stage] for values in seconds.values()]
-            colour = STAGE_COLOURS[min(stages.index(stage), len(STAGE_COLOURS) - 1)]
+            colour = STAGE_COLOURS[stage]
             axes.barh(names, taken, left=start, color=colour, edgecolor="white", linewidth=0.6, label=stage)
             start = [before + more for before, more in zip(start, taken, strict=True)]
         finish(axes, f"{section.title}: {title}" if axes is grid[0][0] else title, "seconds per round", "")
@@ -118,7 +118,7 @@ def draw_seconds(section: Section, path: Path) -> None:
         axes.grid(axis="x", color="#e3e5e8", linewidth=0.8)
     grid[0][1].set_yticklabels([])
     handles, words = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, words, frameon=False, fontsize=8.5, ncols=len(stages), loc="outside lower center")
+    figure.legend(handles, words, frameon=False, fontsize=8.5, ncols=len(STAGES), loc="outside lower center")
     save(figure, path)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from lightning_diffal.experiments.report.bars import Phases
+from lightning_diffal.experiments.report.bars import STAGES, Phases
 from lightning_diffal.experiments.report.board import KINDS, Board
 from lightning_diffal.experiments.report.curves import Curve
 from lightning_diffal.experiments.report.differences import areas
@@ -71,12 +71,12 @@ def phases_table(phases: Sequence[Phases]) -> Markup:
     return table("Exploring / refining share of each query, mean over seeds", head, rows)
 
 
-def seconds_table(seconds: Mapping[str, Mapping[str, float]], stages: Sequence[str]) -> Markup:
+def seconds_table(seconds: Mapping[str, Mapping[str, float]]) -> Markup:
     rows = [
-        [name, *(f"{taken[stage]:.3f}" for stage in stages), f"{sum(taken.values()):.3f}"]
+        [name, *(f"{value:.3f}" if value else NOTHING for value in taken.values()), f"{sum(taken.values()):.3f}"]
         for name, taken in seconds.items()
     ]
-    return table("Mean seconds per round, by stage", ["selector", *stages, "all"], rows)
+    return table("Mean seconds per round, by stage", ["selector", *STAGES, "all"], rows)
 
 
 def boards_table(boards: Sequence[Board]) -> Markup:
@@ -130,15 +130,20 @@ def bracketed(interval: Interval, digits: int) -> str:
 
 
 def targets_of(section: Section) -> list[tuple[float, str]]:
-    """90% of the best final accuracy, and the highest multiple of 0.05 that random comes to, else the best does."""
+    """90% of the best final accuracy, and the highest multiple of 0.05 that random comes to, else the best does.
+
+    None that every run has reached with its first labels.
+    """
     last = len(section.labels) - 1
     best = max(fmean(one.at(last)) for one in section.series)
     random = section.named("random")
     base = max(fmean(random.at(place)) for place in range(last + 1)) if random else best
     rounded = int(base * 20 + 1e-9) / 20
     named = [(0.9 * best, "90% of the best final accuracy")]
-    named += [(rounded, "a round number the mean curve of random reaches" if random else "a round number")]
-    return named if abs(named[0][0] - rounded) >= 0.005 and rounded > 0 else named[:1]
+    if abs(0.9 * best - rounded) >= 0.005:
+        named.append((rounded, "a round number the mean curve of random reaches" if random else "a round number"))
+    first = min(value for one in section.series for value in one.at(0))
+    return [(target, why) for target, why in named if target > first]
 
 
 def needed_by(section: Section, one: Series, target: float) -> dict[int, int | None]:
