@@ -24,7 +24,7 @@ class Reach:
         """Count the steps to these nodes too: they have a label now."""
         self.hops[nodes] = 0
         for hop in range(1, self.steps + 1):
-            before = self.graph.rows_into(nodes)
+            before = self.graph.halo.rows_into(nodes)
             nodes = before[self.hops[before] > hop].unique()
             if len(nodes) == 0:
                 return

@@ -91,7 +91,7 @@ class KeptStates:
         layers: list[Tensor] = []
         within: list[int] = []
         for _ in self.mass[1:]:
-            before = self.graph.rows_into(nodes)
+            before = self.graph.halo.rows_into(nodes)
             nodes = before[(self.labels[before] == UNLABELED) & ~self.seen[before]].unique()
             self.seen[nodes] = True
             layers.append(nodes)

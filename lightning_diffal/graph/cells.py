@@ -21,6 +21,8 @@ from lightning_diffal.arguments import Progress
 from lightning_diffal.graph.lowest import GROUP, in_groups, smallest
 from lightning_diffal.graph.precision import FLOAT32_ROUNDING, search_error
 from lightning_diffal.graph.ragged import run_positions, run_starts
+from lightning_diffal.graph.share import Share
+from lightning_diffal.ranks import ALONE, Ranks
 
 # Entries of the table "may this point have a neighbor in that cell", one byte each, and of one float32 tile.
 TABLE_ENTRIES = 2**25
@@ -30,6 +32,9 @@ FOUND_ENTRIES = 2**22
 # The first look at a point's surroundings: this many points, in at most so many cells.
 FIRST_LOOK = 768
 NEAR_CELLS = 48
+# How finely the search is dealt out to several ranks.
+RUNS = 1024
+SHORTEST_RUN = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,37 +59,36 @@ class Cells:
 
 
 def search_cells(
-    cells: Cells, surroundings: "Surroundings", rows: Int[Tensor, " r"], progress: Progress
+    cells: Cells, surroundings: "Surroundings", progress: Progress
 ) -> tuple[Int[Tensor, "r count"], Float[Tensor, " r"]]:
-    """The nearest points of the points `rows`, themselves among them, and the spread their float32 error grows with.
+    """The nearest points of those that looked around, themselves among them, and what their float32 error grows with.
 
     Distances are taken from offsets to a center nearby, so that the spread is the size of the cells a point has looked
     into and not its norm: clusters far from the origin cost no precision.
 
-    Cost: between O(n^0.5 d) and O(n d) for each row. Memory beside the result: O(n (d + count)) for sorted copies and
+    Cost: between O(n^0.5 d) and O(n d) for each row. Memory beside the result: O(n d + r count) for sorted copies and
     the first look, and about 200 MiB of tables and tiles.
     """
-    place = torch.empty_like(cells.order)
-    place[cells.order] = torch.arange(len(place), device=place.device)
-    position, turn = place[rows].sort()  # neighbors in space follow each other
-    found = torch.empty(len(rows), surroundings.position.shape[1], dtype=torch.long, device=rows.device)
-    spread = torch.empty(len(rows), dtype=cells.norm.dtype, device=rows.device)
+    found = torch.empty_like(surroundings.position)
+    spread = torch.empty_like(surroundings.distance[:, 0])
     height = max(1, TABLE_ENTRIES // len(cells.center))
-    for start in progress(range(0, len(rows), height)):
+    for start in progress(range(0, len(found), height)):
         part = slice(start, start + height)
-        nearest, spread[turn[part]] = nearest_of_rows(cells, surroundings, position[part])
-        found[turn[part]] = cells.order[nearest]
+        nearest, spread[part] = nearest_of_rows(cells, surroundings, part)
+        found[part] = cells.order[nearest]
     return found, spread
 
 
 def share_to_search(cells: Cells, surroundings: "Surroundings") -> float:
     """The share of the pool that a point must be compared with after the first look, judged by two thousand of them."""
-    rows = torch.arange(0, len(cells.points), max(1, len(cells.points) // 2048), device=cells.points.device)
-    table, _ = reachable(cells, surroundings, rows, surroundings.distance[rows].amax(dim=1))
-    return float((table * cells.size[:, None]).sum() / (len(cells.points) * len(rows)))
+    some = slice(None, None, max(1, len(surroundings.of) // 2048))
+    rows = surroundings.of[some]
+    table, _ = reachable(cells, surroundings, rows, surroundings.distance[some].amax(dim=1))
+    return float((table * cells.size[:, None]).sum() / (len(cells.points) * max(1, len(rows))))
 
 
-def cut(points: Float[Tensor, "n d"]) -> Cells:
+def cut(points: Float[Tensor, "n d"], ranks: Ranks = ALONE) -> Cells:
+    """The same cells on all ranks, each of which assigns its share of the points."""
     # A fixed seed: the cells decide how fast the search is, not what it finds.
     generator = torch.Generator(device=points.device).manual_seed(0)
     number = int(len(points) ** 0.5)
@@ -99,7 +103,8 @@ def cut(points: Float[Tensor, "n d"]) -> Cells:
         members = torch.bincount(home, minlength=number)[:, None]
         moved = torch.zeros_like(center).index_add_(0, home, some) / members.clamp_min(1)
         center = torch.where(members > 0, moved, center)
-    home, order = nearest_center(points, center).sort(stable=True)
+    center, share = ranks.first(center), Share(ranks, len(points))
+    home, order = ranks.joined(nearest_center(share.of(points), center)).sort(stable=True)
     ordered = points[order]
     offset = ordered - center[home]
     size = torch.bincount(home, minlength=number)
@@ -135,45 +140,47 @@ def nearest_center(points: Float[Tensor, "s d"], center: Float[Tensor, "m d"]) -
 
 @dataclass(frozen=True, eq=False)
 class Surroundings:
-    """What a first look at the cells around each point has found."""
+    """What a first look at the cells around each of some points has found."""
 
-    position: Int[Tensor, "n count"]  # the nearest there
-    distance: Float[Tensor, "n count"]
+    of: Int[Tensor, " r"]  # the positions of those points, ascending: neighbors in space follow each other
+    position: Int[Tensor, "r count"]  # the nearest there
+    distance: Float[Tensor, "r count"]
     seen: Bool[Tensor, "m m"]  # whether the points of cell i have looked at cell j
 
 
-def first_look(cells: Cells, count: int) -> Surroundings:
+def first_look(cells: Cells, of: Int[Tensor, " r"], count: int) -> Surroundings:
     near = cells.center_distance.topk(min(NEAR_CELLS, len(cells.center)), largest=False).indices  # (m, near)
     gathered = cells.size[near].cumsum(dim=1)
     enough = ((gathered < max(FIRST_LOOK, 16 * count)).sum(dim=1) + 1).tolist()
-    position = torch.zeros(len(cells.points), count, dtype=torch.long, device=cells.points.device)
+    position = torch.zeros(len(of), count, dtype=torch.long, device=of.device)
     # No two points are farther apart than this; it stays where too few were near.
     distance = (4 * cells.norm.amax().square()).expand(position.shape).clone()
     seen = torch.zeros_like(cells.center_distance, dtype=torch.bool)
-    for cell, (start, size) in enumerate(zip(cells.start.tolist(), cells.size.tolist(), strict=True)):
+    begin, end = (torch.searchsorted(of, edge).tolist() for edge in (cells.start, cells.start + cells.size))
+    for cell, (start, stop) in enumerate(zip(begin, end, strict=True)):
         around = near[cell, : enough[cell]]
         others = run_positions(cells.start[around], cells.size[around])
-        if size == 0 or len(others) < count:
+        if start == stop or len(others) < count:
             continue
         seen[cell, around] = True
         candidates = cells.points.index_select(0, others).sub_(cells.center[cell])
         candidates, half_square = in_groups(candidates)
-        for rows in split(start, start + size, TILE_ENTRIES // len(candidates)):
-            offset = cells.offset[rows]
+        for rows in split(start, stop, TILE_ENTRIES // len(candidates)):
+            offset = cells.offset[of[rows]]
             # |y|²/2 - x·y, both from this cell's center: half the squared distance, less |x|²/2.
             nearness = torch.addmm(half_square, offset, candidates.T, alpha=-1)
             place = smallest(nearness, count)
             position[rows] = others[place]
             distance[rows] = 2 * nearness.gather(1, place) + offset.square().sum(dim=1, keepdim=True)
-    return Surroundings(position, distance.clamp_min_(0), seen)
+    return Surroundings(of, position, distance.clamp_min_(0), seen)
 
 
 def nearest_of_rows(
-    cells: Cells, surroundings: Surroundings, rows: Int[Tensor, " b"]
+    cells: Cells, surroundings: Surroundings, part: slice
 ) -> tuple[Int[Tensor, "b count"], Float[Tensor, " b"]]:
-    """Positions of the nearest points of the points at `rows`, and the largest radius of the cells they looked at."""
+    """Positions of the nearest points of some that looked around, and the largest radius of the cells they visited."""
+    rows, position, known = surroundings.of[part], surroundings.position[part], surroundings.distance[part]
     points, norm, home = cells.points[rows], cells.norm[rows], cells.home[rows]
-    position, known = surroundings.position[rows], surroundings.distance[rows]
     count, dimensions = known.shape[1], points.shape[1]
     farthest = known.amax(dim=1)
     farthest = farthest + search_error(cells.radius[home], norm, farthest, dimensions)
@@ -190,19 +197,19 @@ def nearest_of_rows(
         if room == 0 or len(visitors) == 0:
             continue
         members = cells.member[slot : slot + room]
-        for part in visitors.split(max(1, TILE_ENTRIES // room)):
+        for some in visitors.split(max(1, TILE_ENTRIES // room)):
             # As in the first look, now from the center of the cell that is visited.
-            offset = with_one.index_select(0, part).sub_(center[cell])
+            offset = with_one.index_select(0, some).sub_(center[cell])
             nearness = offset @ members.T  # (visitors, room)
             square = torch.linalg.vector_norm(offset[:, :-1], dim=1).square_()
-            near_enough = limit.index_select(0, part).sub_(square).div_(2)
+            near_enough = limit.index_select(0, some).sub_(square).div_(2)
             # Few visitors find anything: most are sent away by the minimum alone.
             lucky = (nearness.amin(dim=1) <= near_enough).nonzero()[:, 0]
             nearness = nearness.index_select(0, lucky)
             hit = (nearness <= near_enough.index_select(0, lucky)[:, None]).flatten().nonzero()[:, 0]
             visitor = lucky.index_select(0, hit // room)
             distance = nearness.flatten().index_select(0, hit).mul_(2).add_(square.index_select(0, visitor))
-            found.add(part.index_select(0, visitor), start + hit % room, distance)
+            found.add(some.index_select(0, visitor), start + hit % room, distance)
     return found.positions(), spread
 
 
@@ -258,6 +265,27 @@ class Nearest:
         order = ((row << 32) | distance.clamp_min(0).view(torch.int32)).sort().indices
         held = torch.bincount(row, minlength=self.num_rows)
         return (row, position, distance), order[run_positions(run_starts(held), held.clamp_max(self.count))]
+
+
+def dealt(cells: Cells, ranks: Ranks) -> Int[Tensor, " r"]:
+    """The positions that this rank searches from: runs of neighbors in space, dealt out in turn.
+
+    Some cells take far longer than others. A thousand runs a rank even that out, and are long where there are many
+    points, so that those of a rank visit few cells.
+    """
+    position = torch.arange(len(cells.order), device=cells.order.device)
+    if ranks.alone:
+        return position
+    run = max(SHORTEST_RUN, len(position) // (RUNS * ranks.world))
+    return position[position // run % ranks.world == ranks.rank]
+
+
+def positions_of(cells: Cells, rows: Int[Tensor, " r"]) -> tuple[Int[Tensor, " r"], Int[Tensor, " r"]]:
+    """Where in the order of the cells these points stand, ascending, and which of them stands there."""
+    place = torch.empty_like(cells.order)
+    place[cells.order] = torch.arange(len(place), device=place.device)
+    position, which = place[rows].sort()
+    return position, which
 
 
 def split(start: int, stop: int, height: int) -> list[slice]:
