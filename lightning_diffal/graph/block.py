@@ -1,13 +1,14 @@
 """Products of some rows of M with what their neighbors have, wherever those are."""
 
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, csr
-from lightning_diffal.graph.ragged import run_positions
+from lightning_diffal.graph.ragged import run_positions, run_starts
 from lightning_diffal.graph.reading import Reading
 
 
@@ -22,38 +23,52 @@ class Block:
     """
 
     def __init__(self, graph: NeighborGraph, rows: Int[Tensor, " r"], within: list[int]) -> None:
-        self.graph, self.within = graph, within
+        self.share, self.rows, self.within = graph.share, rows, within
         degree = graph.degree[rows]
-        self.edges = run_positions(graph.crow[rows], degree)
+        edges = run_positions(graph.crow[rows], degree)
         self.crow = torch.zeros(len(rows) + 1, dtype=torch.long, device=rows.device)
         torch.cumsum(degree, 0, out=self.crow[1:])
-        self.weight = graph.transition_weight[self.edges]
+        # Rows come by their steps: those of the first ones stand first, and so do their edges.
         self.last_edge: list[int] = self.crow[torch.as_tensor(within, device=rows.device)].tolist()
-        self.col = graph.col[self.edges]
-        if not graph.share.alone:
-            self.col, self.nodes, self.since = self.read_once()
-
-    def read_once(self) -> tuple[Int[Tensor, " e"], Int[Tensor, " u"], Int[Tensor, " u"]]:
-        """For each edge the number of its node among those read, those nodes, and the step they are needed from."""
-        halo, steps = self.graph.halo, len(self.within)
-        number = halo.col[self.edges]
-        since = torch.full_like(halo.nodes, steps, dtype=torch.int32)
-        for step in reversed(range(steps)):  # the earliest has the last word
+        self.weight = graph.transition_weight[edges]
+        if self.share.alone:
+            self.col = graph.col[edges]
+            return
+        halo, number = graph.halo, graph.halo.col[edges]
+        since = torch.full_like(halo.nodes, len(within), dtype=torch.int32)
+        for step in reversed(range(len(within))):  # the earliest has the last word
             since[number[: self.last_edge[step]]] = step
-        read = (since < steps).nonzero()[:, 0]
+        read = (since < len(within)).nonzero()[:, 0]
         turn = torch.empty_like(halo.nodes)
         turn[read] = torch.arange(len(read), device=read.device)
-        return turn[number], halo.nodes[read], since[read].long()
+        self.col, self.nodes, self.since = turn[number], halo.nodes[read], since[read].long()
 
     @cached_property
     def reading(self) -> Reading:
-        return Reading(self.graph.share, self.nodes, self.since, len(self.within))
+        return Reading(self.share, self.nodes, self.since, len(self.within))
 
-    def around(self, values: Float[Tensor, "own w"], step: int = 0) -> Float[Tensor, "u w"]:
+    def around(self, values: Float[Tensor, "own w"], step: int) -> Float[Tensor, "u w"]:
         """What the nodes have that the rows of this step point at; `values` is what the nodes of this rank have."""
-        return values if self.graph.share.alone else self.reading(values, step)
+        return values if self.share.alone else self.reading(values, step)
 
-    def times(self, around: Float[Tensor, "u w"], step: int = 0) -> Float[Tensor, "r w"]:
+    def times(self, around: Float[Tensor, "u w"], step: int) -> Float[Tensor, "r w"]:
         """The rows of M that take part in this step times what is around them."""
         count, end = self.within[step], self.last_edge[step]
         return csr(self.crow[: count + 1], self.col[:end], self.weight[:end], len(around)) @ around
+
+
+def blocks_of(graph: NeighborGraph, rows: Int[Tensor, " r"], within: list[int], width: int) -> list[Block]:
+    """The rows in blocks that read at most a piece of values of this width; as many blocks on every rank."""
+    share = graph.share
+    pieces, most = 1, max(1, share.ranks.piece_bytes // (8 * width))
+    degree = graph.degree[rows]
+    if not share.alone and graph.most_edges > most:
+        pieces = max(1, *share.ranks.tell(-(-int(degree.sum()) // most)))
+    if pieces == 1:
+        return [Block(graph, rows, within)]
+    piece = (run_starts(degree) // most).clamp_max_(pieces - 1)
+    edges = torch.searchsorted(piece, torch.arange(pieces + 1, device=rows.device)).tolist()
+    return [
+        Block(graph, rows[start:stop], [min(max(count - start, 0), stop - start) for count in within])
+        for start, stop in pairwise(edges)
+    ]

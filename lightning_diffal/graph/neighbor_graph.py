@@ -94,6 +94,11 @@ class NeighborGraph:
         """The same edges from their other end."""
         return halo_of(self.share, self.source, self.col)
 
+    @cached_property
+    def most_edges(self) -> int:
+        """The edges of the rank that has most."""
+        return max(self.share.ranks.tell(len(self.col)))
+
     def gathered(self) -> "NeighborGraph":
         """The whole graph, on every rank. Memory: 20 bytes an edge of it. Bytes sent: those of this rank to all."""
         share = self.share

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from lightning_diffal.ranks import Ranks
@@ -52,12 +52,21 @@ class Share:
         """The rows of this rank, of a tensor that every rank has in full."""
         return values[self.first : self.stop]
 
-    def places(self, indices: Int[Tensor, " b"]) -> Int[Tensor, " own"]:
-        """Those of the rows that are this rank's, by their places."""
-        return indices if self.alone else indices[self.owns(indices)] - self.first
+    def mine(self, indices: Int[Tensor, " b"]) -> Bool[Tensor, " b"] | slice:
+        """Which of these rows are this rank's."""
+        return slice(None) if self.alone else (indices >= self.first) & (indices < self.stop)
 
-    def owns(self, indices: Int[Tensor, " b"]) -> Shaped[Tensor, " b"]:
-        return (indices >= self.first) & (indices < self.stop)
+    def places(self, indices: Int[Tensor, " b"]) -> Int[Tensor, " own"]:
+        """Those of these rows that are this rank's, by their places."""
+        return indices if self.alone else indices[self.mine(indices)] - self.first
+
+    def told(self, indices: Int[Tensor, " b"], mine: Int[Tensor, " own"]) -> Int[Tensor, " b"]:
+        """A whole number for each of these rows, which every rank knows of its own."""
+        if self.alone:
+            return mine
+        known = torch.zeros_like(indices)
+        known[self.mine(indices)] = mine
+        return self.ranks.gather(known).sum(dim=0)
 
     def each(self, places: Int[Tensor, " own"]) -> Iterator[Int[Tensor, " part"]]:
         """The indices of rows that ranks name by their places, piece by piece; nothing if nobody names any."""

@@ -1,4 +1,4 @@
-"""Rows shared out among real processes: together they have the graph of one, bit by bit, and none more than its share."""
+"""Rows shared out among real processes: together they have the graph of one, bit by bit, and none has more."""
 
 import pytest
 import torch
