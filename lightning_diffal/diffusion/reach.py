@@ -19,7 +19,7 @@ def backwards(
         enter: Given the rows with an edge to those entered one step before, and the step, says which it enters, once
             each. It remembers them: they are given to it again.
 
-    Ranks tell each other whom they have entered, 8 bytes a row to each, but for the last step.
+    Ranks tell each other whom they have entered (`Share.each`), but for the last step.
     """
     parts: Iterable[Tensor] = [nodes]
     for step in range(1, steps + 1):

@@ -37,9 +37,9 @@ class KeptStates:
     Cost: O(frontier · k · c) a label, which does not grow with n. Memory: 8 (T + 1) (c + 1) bytes a node.
 
     Several ranks keep the states of their own rows, ⌈n / W⌉ of them, and hold a piece of what others have. For new
-    labels a rank sends (T - 1) · 8 (W - 1) (1024 + f) bytes to find the frontier, of which it has f rows, and 8 u +
-    (T - 1) · 8 (c + 1) u for the u rows of other ranks that it reads: u ≤ k f, and u ≤ h of `Walk`. χ⁽⁰⁾ needs no
-    message, since all have the labels.
+    labels a rank sends at most (T - 1) (2¹⁶ + 8 (W - 1) f) bytes to find the frontier, of which no rank has more than f
+    rows, and on average 8 u + (T - 1) · 8 (c + 1) u for the u rows of other ranks that a rank reads: u ≤ k f, and u ≤ h
+    of `Walk`. χ⁽⁰⁾ needs no message, since all have the labels.
     """
 
     def __init__(

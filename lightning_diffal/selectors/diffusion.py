@@ -62,8 +62,8 @@ def batch_query(
     an edge.
     Of W ranks each holds its own rows, a W-th of that, the labels, and `Ranks.piece_bytes` of what others have. For
     each mini-batch it sends 16 (P + 1) (W - 1) bytes to agree on points to explore, as many on points to refine, and
-    8 (W - 1) (1024 + f) for each of T - 1 steps back from their labels, f its rows that are entered; and when it
-    refines, what T steps of `Walk` do once, and what `KeptStates` says for each mini-batch.
+    at most 2¹⁶ + 8 (W - 1) f for each of T - 1 steps back from their labels, f the most rows that a rank enters; and
+    when it refines, what T steps of `Walk` do once, and what `KeptStates` says for each mini-batch.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, Algorithm 1 and appendix B.
     """
     check_labels("batch_query", labels, graph.num_nodes, num_classes, graph.device)
