@@ -5,7 +5,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import Progress
-from lightning_diffal.graph.cells import cut, dealt, first_look, search_cells, share_to_search
+from lightning_diffal.graph.cell_search import first_look, search_cells, share_to_search
+from lightning_diffal.graph.cells import cut, dealt
 from lightning_diffal.graph.lowest import in_groups, smallest
 from lightning_diffal.graph.share import Share
 from lightning_diffal.ranks import ALONE, Ranks

@@ -10,7 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import Progress, checks_its_arguments
-from lightning_diffal.graph.cells import cut, first_look, positions_of, search_cells
+from lightning_diffal.graph.cell_search import first_look, search_cells
+from lightning_diffal.graph.cells import cut, positions_of
 from lightning_diffal.graph.certify import certify, search_directly, surplus_copies
 from lightning_diffal.graph.cluster import CUDA_MOST, ThinAnswerError, search_cluster
 from lightning_diffal.graph.exact import search_torch
