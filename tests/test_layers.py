@@ -16,7 +16,7 @@ ROOMS = {
     "pool": [],
     "plugin": ["graph", "diffusion", "selectors", "pool"],
 }
-TOP = {"arguments", "labels", "watch"}
+TOP = {"arguments", "labels", "ranks", "watch"}
 PUBLIC = {
     "BADGESelector",
     "BALDSelector",

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
-from lightning_diffal.diffusion.mass import initial_mass, signal, walk
+from lightning_diffal.diffusion.mass import Walk, initial_mass, signal
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import check_labels, check_probabilities
 
@@ -19,7 +19,7 @@ def diffuse(
     *,
     steps: int,
     soft_labels: Float[Tensor, "n c"] | None = None,
-) -> Float[Tensor, "n c"]:
+) -> Float[Tensor, "own c"]:
     """Let the known labels walk `steps` steps over the graph.
 
     χ ← M χ with M = D⁻¹W, then every labeled row is set back to +1 for its class and -1 for the others. Row i, column c
@@ -27,19 +27,22 @@ def diffuse(
     steps χ becomes the harmonic solution of L_uu χ_u = W_ul χ_l.
 
     Args:
+        graph: Several ranks may share its rows out. All then give all labels, and each gets χ of its rows.
         labels: Class of each node, -1 where unknown.
         steps: T of the paper. More steps reach further and tell less.
         soft_labels: Probabilities f(x) of the current model. Unlabeled rows then start at 2 f(x) - 1, not at 0.
 
-    Cost: O(steps · edges · classes) time, 16 (c + 1) bytes a node; sums are taken in float64.
+    Cost: O(steps · edges · classes) time, 16 (c + 1) bytes a node; sums are taken in float64. Of W ranks each takes and
+    holds a W-th of that, and sends what `Walk` says.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, section 4 and appendix B.2.
     """
     check_labels("diffuse", labels, graph.num_nodes, num_classes, graph.device)
     check_count("diffuse", "steps", steps)
     if soft_labels is not None:
         check_probabilities("diffuse", soft_labels, graph.num_nodes, num_classes, graph.device)
-    labels = labels.long()
-    mass = initial_mass(labels, range(num_classes), soft_labels)
+    share = graph.share
+    labels, soft_labels = share.of(labels.long()), None if soft_labels is None else share.of(soft_labels)
+    mass, walk = initial_mass(labels, range(num_classes), soft_labels), Walk(graph, num_classes + 1)
     for _ in range(steps):
-        mass = walk(graph, mass, labels)
+        mass = walk(mass, labels)
     return signal(mass).to(graph.weight.dtype)

@@ -11,5 +11,5 @@ def default_steps(graph: NeighborGraph) -> int:
     K is the mean out-degree, the number of neighbors unless the graph was symmetrized.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, section 4.4.
     """
-    degree = max(2.0, len(graph.col) / graph.num_nodes)
+    degree = max(2.0, graph.share.ranks.sum(len(graph.col)) / graph.num_nodes)
     return max(1, round(math.log(graph.num_nodes) / math.log(degree)))

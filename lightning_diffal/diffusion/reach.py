@@ -1,10 +1,34 @@
 """Who has been reached by a label, and in how many steps."""
 
+from collections.abc import Callable, Iterable, Iterator
+
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
+
+
+def backwards(
+    graph: NeighborGraph, nodes: Int[Tensor, " b"], steps: int, enter: Callable[[Tensor, int], Tensor]
+) -> Iterator[Int[Tensor, " r"]]:
+    """Follow the edges that lead to `nodes` back, step by step: the rows of this rank that are entered in each.
+
+    Args:
+        nodes: By their indices, the same on every rank.
+        enter: Given the rows with an edge to those entered one step before, and the step, says which it enters, once
+            each. It remembers them: they are given to it again.
+
+    Ranks tell each other whom they have entered (`Share.each`), but for the last step.
+    """
+    parts: Iterable[Tensor] = [nodes]
+    for step in range(1, steps + 1):
+        entered = [enter(graph.halo.rows_into(part), step) for part in parts]
+        if not entered:
+            return  # nobody has gone anywhere, on any rank
+        rows = torch.cat(entered)
+        yield rows
+        parts = graph.share.each(rows) if step < steps else []
 
 
 class Reach:
@@ -13,26 +37,41 @@ class Reach:
     A node is reached in T steps if `hops` ≤ T: by counting, so that no mass is too small to be seen. A new label is
     followed backwards along the edges, and only where it is nearer than any label before it. A node can come nearer at
     most T times, so all labels together cost O(T · edges), however many they are.
+
+    Each rank counts for its rows. Labels wait until somebody asks.
     """
 
     def __init__(self, graph: NeighborGraph, steps: int) -> None:
-        self.graph = graph
+        self.graph, self.waiting = graph, list[Tensor]()
+        self.hops = torch.full((len(graph.share),), steps + 1, dtype=torch.int32, device=graph.device)
+        self.set_steps(steps)
+
+    def set_steps(self, steps: int) -> None:
+        """Ask only about so many steps from now on. They only shrink."""
         self.steps = steps
-        self.hops = torch.full((graph.num_nodes,), steps + 1, dtype=torch.int32, device=graph.device)
+        self.unreached = int((self.hops > steps).sum())
 
     def add(self, nodes: Int[Tensor, " b"]) -> None:
         """Count the steps to these nodes too: they have a label now."""
-        self.hops[nodes] = 0
-        for hop in range(1, self.steps + 1):
-            before = self.graph.rows_into(nodes)
-            nodes = before[self.hops[before] > hop].unique()
-            if len(nodes) == 0:
-                return
-            self.hops[nodes] = hop
+        self.waiting.append(nodes)
 
-    def reached(self, nodes: Int[Tensor, " b"], steps: int) -> Bool[Tensor, " b"]:
-        return self.hops[nodes] <= steps
+    def catch_up(self) -> None:
+        """Follow the labels that wait."""
+        if not self.waiting:
+            return
+        nodes, self.waiting = torch.cat(self.waiting), []
+        self.enter(self.graph.share.places(nodes), 0)
+        for _ in backwards(self.graph, nodes, self.steps, self.enter):
+            pass
 
-    def unreached(self, steps: int) -> int:
-        """How many nodes have no label within `steps` steps."""
-        return int((self.hops > steps).sum())
+    def enter(self, rows: Int[Tensor, " s"], hop: int) -> Int[Tensor, " r"]:
+        hops = self.hops[rows]
+        rows, hops = rows[hops > hop], hops[hops > hop]
+        if len(rows):
+            rows = rows.unique()
+            self.unreached -= int((self.hops[rows] > self.steps).sum())
+            self.hops[rows] = hop
+        return rows
+
+    def reached(self, rows: Int[Tensor, " b"]) -> Bool[Tensor, " b"]:
+        return self.hops[rows] <= self.steps

@@ -1,36 +1,21 @@
-"""Exact search that looks only where a neighbor can be.
-
-The pool is cut into the Voronoi cells of a few hundred centers. Two facts say how near a point x of cell a can come to
-any point of cell b, with r_b the radius of b:
-
-    |x - c_b| - r_b                                        the ball around c_b
-    (|x - c_b|² - |x - c_a|²) / (2 |c_a - c_b|)            the plane halfway between the centers
-
-A first look at the cells around each point bounds the distance of its last neighbor; cells that cannot come that near
-are left out. On the hidden layer of a trained network about a tenth of all distances remains; on points without any
-structure all of them do, and the answer is the same.
-"""
+"""The pool cut into the Voronoi cells of a few hundred centers, for the search in `cell_search`."""
 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import Progress
-from lightning_diffal.graph.lowest import GROUP, in_groups, smallest
-from lightning_diffal.graph.precision import FLOAT32_ROUNDING, search_error
+from lightning_diffal.graph.lowest import GROUP
 from lightning_diffal.graph.ragged import run_positions, run_starts
-from lightning_diffal.graph.threads import cores, side_by_side
+from lightning_diffal.graph.share import Share
+from lightning_diffal.ranks import ALONE, Ranks
 
-# Entries of the table "may this point have a neighbor in that cell", one byte each, and of one float32 tile.
-TABLE_ENTRIES = 2**25
+# Entries of one float32 tile.
 TILE_ENTRIES = 2**20
-# Neighbors held for the rows being searched before the far ones are dropped, 24 bytes each.
-FOUND_ENTRIES = 2**22
-# The first look at a point's surroundings: this many points, in at most so many cells.
-FIRST_LOOK = 768
-NEAR_CELLS = 48
+# How finely the search is dealt out to several ranks.
+RUNS = 1024
+SHORTEST_RUN = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,42 +39,8 @@ class Cells:
     size: Int[Tensor, " m"]
 
 
-def search_cells(
-    cells: Cells, surroundings: "Surroundings", rows: Int[Tensor, " r"], progress: Progress
-) -> tuple[Int[Tensor, "r count"], Float[Tensor, " r"]]:
-    """The nearest points of the points `rows`, themselves among them, and the spread their float32 error grows with.
-
-    Distances are taken from offsets to a center nearby, so that the spread is the size of the cells a point has looked
-    into and not its norm: clusters far from the origin cost no precision.
-
-    Cost: between O(n^0.5 d) and O(n d) for each row. Memory beside the result: O(n (d + count)) for sorted copies and
-    the first look, and about 200 MiB of tables and tiles.
-    """
-    place = torch.empty_like(cells.order)
-    place[cells.order] = torch.arange(len(place), device=place.device)
-    position, turn = place[rows].sort()  # neighbors in space follow each other
-    found = torch.empty(len(rows), surroundings.position.shape[1], dtype=torch.long, device=rows.device)
-    spread = torch.empty(len(rows), dtype=cells.norm.dtype, device=rows.device)
-    at_a_time = cores(rows.device)
-    height = max(1, min(TABLE_ENTRIES // len(cells.center), len(rows)) // at_a_time)
-
-    def search(start: int) -> None:
-        part = slice(start, start + height)
-        nearest, spread[turn[part]] = nearest_of_rows(cells, surroundings, position[part], FOUND_ENTRIES // at_a_time)
-        found[turn[part]] = cells.order[nearest]
-
-    side_by_side(search, range(0, len(rows), height), rows.device, progress)
-    return found, spread
-
-
-def share_to_search(cells: Cells, surroundings: "Surroundings") -> float:
-    """The share of the pool that a point must be compared with after the first look, judged by two thousand of them."""
-    rows = torch.arange(0, len(cells.points), max(1, len(cells.points) // 2048), device=cells.points.device)
-    table, _ = reachable(cells, surroundings, rows, surroundings.distance[rows].amax(dim=1))
-    return float((table * cells.size[:, None]).sum() / (len(cells.points) * len(rows)))
-
-
-def cut(points: Float[Tensor, "n d"]) -> Cells:
+def cut(points: Float[Tensor, "n d"], ranks: Ranks = ALONE) -> Cells:
+    """The same cells on all ranks, each of which assigns its share of the points."""
     # A fixed seed: the cells decide how fast the search is, not what it finds.
     generator = torch.Generator(device=points.device).manual_seed(0)
     number = int(len(points) ** 0.5)
@@ -104,7 +55,8 @@ def cut(points: Float[Tensor, "n d"]) -> Cells:
         members = torch.bincount(home, minlength=number)[:, None]
         moved = torch.zeros_like(center).index_add_(0, home, some) / members.clamp_min(1)
         center = torch.where(members > 0, moved, center)
-    home, order = nearest_center(points, center).sort(stable=True)
+    center, share = ranks.first(center), Share(ranks, len(points))
+    home, order = ranks.joined(nearest_center(share.of(points), center)).sort(stable=True)
     ordered = points[order]
     offset = ordered - center[home]
     size = torch.bincount(home, minlength=number)
@@ -138,140 +90,22 @@ def nearest_center(points: Float[Tensor, "s d"], center: Float[Tensor, "m d"]) -
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Surroundings:
-    """What a first look at the cells around each point has found."""
+def dealt(cells: Cells, ranks: Ranks) -> Int[Tensor, " r"]:
+    """The positions that this rank searches from: runs of neighbors in space, dealt out in turn.
 
-    position: Int[Tensor, "n count"]  # the nearest there
-    distance: Float[Tensor, "n count"]
-    seen: Bool[Tensor, "m m"]  # whether the points of cell i have looked at cell j
-
-
-def first_look(cells: Cells, count: int) -> Surroundings:
-    near = cells.center_distance.topk(min(NEAR_CELLS, len(cells.center)), largest=False).indices  # (m, near)
-    gathered = cells.size[near].cumsum(dim=1)
-    enough = ((gathered < max(FIRST_LOOK, 16 * count)).sum(dim=1) + 1).tolist()
-    position = torch.zeros(len(cells.points), count, dtype=torch.long, device=cells.points.device)
-    # No two points are farther apart than this; it stays where too few were near.
-    distance = (4 * cells.norm.amax().square()).expand(position.shape).clone()
-    seen = torch.zeros_like(cells.center_distance, dtype=torch.bool)
-    starts, sizes = cells.start.tolist(), cells.size.tolist()
-
-    def look(cell: int) -> None:
-        start, size, around = starts[cell], sizes[cell], near[cell, : enough[cell]]
-        others = run_positions(cells.start[around], cells.size[around])
-        if size == 0 or len(others) < count:
-            return
-        seen[cell, around] = True
-        candidates = cells.points.index_select(0, others).sub_(cells.center[cell])
-        candidates, half_square = in_groups(candidates)
-        for rows in split(start, start + size, TILE_ENTRIES // len(candidates)):
-            offset = cells.offset[rows]
-            # |y|²/2 - x·y, both from this cell's center: half the squared distance, less |x|²/2.
-            nearness = torch.addmm(half_square, offset, candidates.T, alpha=-1)
-            place = smallest(nearness, count)
-            position[rows] = others[place]
-            distance[rows] = 2 * nearness.gather(1, place) + offset.square().sum(dim=1, keepdim=True)
-
-    side_by_side(look, range(len(near)), near.device)
-    return Surroundings(position, distance.clamp_min_(0), seen)
-
-
-def nearest_of_rows(
-    cells: Cells, surroundings: Surroundings, rows: Int[Tensor, " b"], most: int
-) -> tuple[Int[Tensor, "b count"], Float[Tensor, " b"]]:
-    """Positions of the nearest points of the points at `rows`, and the largest radius of the cells they looked at.
-
-    Holds `most` neighbors beyond those it is asked for before the far ones are dropped.
+    Some cells take far longer than others. A thousand runs a rank even that out, and are long where there are many
+    points, so that those of a rank visit few cells.
     """
-    points, norm, home = cells.points[rows], cells.norm[rows], cells.home[rows]
-    position, known = surroundings.position[rows], surroundings.distance[rows]
-    count, dimensions = known.shape[1], points.shape[1]
-    farthest = known.amax(dim=1)
-    farthest = farthest + search_error(cells.radius[home], norm, farthest, dimensions)
-    table, spread = reachable(cells, surroundings, rows, farthest)
-    limit = farthest + search_error(spread, norm, farthest, dimensions)
-    with_one = torch.nn.functional.pad(points, (0, 1), value=1)
-    center = torch.nn.functional.pad(cells.center, (0, 1))
-    found = Nearest(len(points), count, most)
-    looked = surroundings.seen.any(dim=1)[home].nonzero()[:, 0]
-    found.add(looked.repeat_interleave(count), position[looked].flatten(), known[looked].flatten())
-    places = zip(cells.start.tolist(), cells.slot.tolist(), cells.room.tolist(), strict=True)
-    for cell, (start, slot, room) in enumerate(places):
-        visitors = table[cell].nonzero()[:, 0]
-        if room == 0 or len(visitors) == 0:
-            continue
-        members = cells.member[slot : slot + room]
-        for part in visitors.split(max(1, TILE_ENTRIES // room)):
-            # As in the first look, now from the center of the cell that is visited.
-            offset = with_one.index_select(0, part).sub_(center[cell])
-            nearness = offset @ members.T  # (visitors, room)
-            square = torch.linalg.vector_norm(offset[:, :-1], dim=1).square_()
-            near_enough = limit.index_select(0, part).sub_(square).div_(2)
-            # Few visitors find anything: most are sent away by the minimum alone.
-            lucky = (nearness.amin(dim=1) <= near_enough).nonzero()[:, 0]
-            nearness = nearness.index_select(0, lucky)
-            hit = (nearness <= near_enough.index_select(0, lucky)[:, None]).flatten().nonzero()[:, 0]
-            visitor = lucky.index_select(0, hit // room)
-            distance = nearness.flatten().index_select(0, hit).mul_(2).add_(square.index_select(0, visitor))
-            found.add(part.index_select(0, visitor), start + hit % room, distance)
-    return found.positions(), spread
+    position = torch.arange(len(cells.order), device=cells.order.device)
+    if ranks.alone:
+        return position
+    run = max(SHORTEST_RUN, len(position) // (RUNS * ranks.world))
+    return position[position // run % ranks.world == ranks.rank]
 
 
-def reachable(
-    cells: Cells, surroundings: Surroundings, rows: Int[Tensor, " b"], farthest: Float[Tensor, " b"]
-) -> tuple[Bool[Tensor, "m b"], Float[Tensor, " b"]]:
-    """Which cells not seen yet may hold a neighbor of the points at `rows`, and the largest radius of them and home."""
-    table = torch.empty(len(cells.center), len(rows), dtype=torch.bool, device=rows.device)
-    spread = cells.radius[cells.home[rows]]
-    square = cells.center.square().sum(dim=1)
-    # A generous share of |x|² and |c|² covers every rounding in the bounds below, and in the choice of the cells.
-    slack = 16 * (cells.points.shape[1] + 8) * FLOAT32_ROUNDING
-    # Whoever has seen a cell finds it behind a plane at -∞, and where 0 · -∞ is NaN nothing is below that.
-    plane_distance = cells.center_distance.masked_fill(surroundings.seen.T, -float("inf"))  # (m, home)
-    for part in split(0, len(rows), TILE_ENTRIES // len(cells.center)):
-        points, home, limit = cells.points[rows[part]], cells.home[rows[part]], farthest[part].sqrt()
-        own = points.square().sum(dim=1)
-        # Both bounds say what |x - c_b|² must stay below, written without |x|², roots and divisions.
-        to_center = torch.addmm((square * (1 - slack))[:, None], cells.center, points.T, alpha=-2)  # (m, part)
-        plane = torch.addcmul(to_center.gather(0, home[None]), plane_distance.index_select(1, home), 2 * limit)
-        ball = (cells.radius[:, None] + limit).square_().sub_(own)
-        near = to_center < torch.minimum(plane, ball, out=ball).add_(slack * (own + 2 * square[home] + farthest[part]))
-        table[:, part] = near
-        spread[part] = torch.maximum(spread[part], (near * cells.radius[:, None]).amax(dim=0))
-    return table, spread
-
-
-class Nearest:
-    """The `count` nearest found so far for each of a block of rows."""
-
-    def __init__(self, num_rows: int, count: int, most: int) -> None:
-        self.num_rows, self.count, self.most = num_rows, count, most
-        self.found: list[tuple[Tensor, Tensor, Tensor]] = []
-        self.held = 0
-
-    def add(self, row: Int[Tensor, " s"], position: Int[Tensor, " s"], distance: Float[Tensor, " s"]) -> None:
-        self.found.append((row, position, distance))
-        self.held += len(row)
-        # Where very many points lie equally far, all of them come this way.
-        if self.held > self.most + self.num_rows * self.count:
-            (row, position, distance), kept = self.nearest()
-            self.found = [(row[kept], position[kept], distance[kept])]
-            self.held = len(kept)
-
-    def positions(self) -> Int[Tensor, "b count"]:
-        (_, position, _), kept = self.nearest()
-        return position[kept].view(self.num_rows, self.count)
-
-    def nearest(self) -> tuple[tuple[Tensor, Tensor, Tensor], Int[Tensor, " kept"]]:
-        """All that was found, and where in it the nearest `count` of each row stand, by row and then by distance."""
-        row, position, distance = (torch.cat(column) for column in zip(*self.found, strict=True))
-        # The bits of floats that are not negative sort as the floats do, so one integer sort orders by both.
-        order = ((row << 32) | distance.clamp_min(0).view(torch.int32)).sort().indices
-        held = torch.bincount(row, minlength=self.num_rows)
-        return (row, position, distance), order[run_positions(run_starts(held), held.clamp_max(self.count))]
-
-
-def split(start: int, stop: int, height: int) -> list[slice]:
-    height = max(1, height)
-    return [slice(begin, min(begin + height, stop)) for begin in range(start, stop, height)]
+def positions_of(cells: Cells, rows: Int[Tensor, " r"]) -> tuple[Int[Tensor, " r"], Int[Tensor, " r"]]:
+    """Where in the order of the cells these points stand, ascending, and which of them stands there."""
+    place = torch.empty_like(cells.order)
+    place[cells.order] = torch.arange(len(place), device=place.device)
+    position, which = place[rows].sort()
+    return position, which

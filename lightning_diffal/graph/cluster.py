@@ -12,20 +12,25 @@ class ThinAnswerError(RuntimeError):
     """torch-cluster returned fewer edges than it was asked for."""
 
 
-def search_cluster(points: Float[Tensor, "n d"], count: int) -> tuple[Int[Tensor, "n count"], Float[Tensor, " n"]]:
-    """The `count` nearest points of each point, itself among them, and the spread its float32 error grows with.
+def search_cluster(
+    points: Float[Tensor, "n d"], rows: Int[Tensor, " r"], count: int
+) -> tuple[Int[Tensor, "r count"], Float[Tensor, " r"]]:
+    """The `count` nearest points of those at `rows`, itself among them, and the spread its float32 error grows with.
 
-    Cost: O(n² d) on CUDA; on the CPU O(n d log n) in few dimensions and O(n² d) in many.
+    Cost: O(r n d) on CUDA; on the CPU O((n + r) d log n) in few dimensions and O(r n d) in many.
     """
     import torch_cluster  # noqa: PLC0415, an extra
 
-    row, col = torch_cluster.knn(points, points, count, num_workers=torch.get_num_threads())
-    expected = torch.arange(len(points), device=points.device).repeat_interleave(count)
+    some = points[rows]
+    if len(rows) == 0:
+        return rows[:, None].expand(-1, count), some[:, 0]
+    row, col = torch_cluster.knn(points, some, count, num_workers=torch.get_num_threads())
+    expected = torch.arange(len(rows), device=points.device).repeat_interleave(count)
     if not torch.equal(row, expected):
         # Seen on CUDA: PyG issues 4906 and 7475.
         raise ThinAnswerError(
             f'build_graph(backend="cluster"): torch-cluster returned {len(row)} edges where {len(expected)} were asked '
-            f'for ({count} for each of {len(points)} points). backend="torch" gives the same graph without it.'
+            f'for ({count} for each of {len(rows)} points). backend="torch" gives the same graph without it.'
         )
     # It sums squared differences, whatever the norms: nothing to cancel.
-    return col.view(len(points), count), torch.zeros_like(points[:, 0])
+    return col.view(len(rows), count), torch.zeros_like(some[:, 0])

@@ -5,9 +5,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import Progress
-from lightning_diffal.graph.cells import cut, first_look, search_cells, share_to_search
+from lightning_diffal.graph.cell_search import first_look, search_cells, share_to_search
+from lightning_diffal.graph.cells import cut, dealt
 from lightning_diffal.graph.lowest import in_groups, smallest
+from lightning_diffal.graph.share import Share
 from lightning_diffal.graph.threads import side_by_side
+from lightning_diffal.ranks import ALONE, Ranks
 
 # Below this, cutting the pool into cells costs more than it saves (benchmarks/bench_graph_backends.py).
 CELLS_FROM = 12_000
@@ -17,26 +20,30 @@ TILE_ENTRIES = 2**21
 
 
 def search_torch(
-    points: Float[Tensor, "n d"], count: int, progress: Progress
-) -> tuple[Int[Tensor, "n count"], Float[Tensor, " n"]]:
-    """The `count` nearest points of each point, itself among them, and the spread its float32 error grows with.
+    points: Float[Tensor, "n d"], count: int, progress: Progress, ranks: Ranks = ALONE
+) -> tuple[Int[Tensor, " r"], Int[Tensor, "r count"], Float[Tensor, " r"]]:
+    """The points this rank searches from, the `count` nearest of each, and the spread its float32 error grows with.
 
-    Cost: at most n² distances, far fewer where the points form clusters. Memory beside the result: that of the cells
-    (`search_cells`), or a few tiles of 8 MiB for a small pool.
+    Each point is searched from on one rank, and is among its own nearest.
+
+    Cost: at most n² distances, far fewer where the points form clusters, shared out evenly. Memory beside the result:
+    that of the cells (`search_cells`), or a few tiles of 8 MiB for a small pool.
     """
+    rows = Share(ranks, len(points)).indices(points.device)
     if len(points) >= CELLS_FROM:
-        cells = cut(points)
-        surroundings = first_look(cells, count)
+        cells = cut(points, ranks)
+        surroundings = first_look(cells, dealt(cells, ranks), count)
+        rows = cells.order[surroundings.of]
         if share_to_search(cells, surroundings) <= CELLS_UP_TO:
-            return search_cells(cells, surroundings, torch.arange(len(points), device=points.device), progress)
+            return rows, *search_cells(cells, surroundings, progress)
     others, half_square = in_groups(points)
-    found = torch.empty(len(points), count, dtype=torch.long, device=points.device)
+    found = torch.empty(len(rows), count, dtype=torch.long, device=points.device)
     height = max(1, TILE_ENTRIES // len(others))
 
     def search(start: int) -> None:
         # |y|²/2 - x·y orders the points y as their distance to x does.
-        nearness = torch.addmm(half_square, points[start : start + height], others.T, alpha=-1)  # (height, n)
+        nearness = torch.addmm(half_square, points[rows[start : start + height]], others.T, alpha=-1)  # (height, n)
         found[start : start + height] = smallest(nearness, count)
 
-    side_by_side(search, range(0, len(points), height), points.device, progress)
-    return found, points.norm(dim=1)
+    side_by_side(search, range(0, len(rows), height), points.device, progress)
+    return rows, found, points[rows].norm(dim=1)

@@ -9,9 +9,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import Progress, check_count, checks_its_arguments
+from lightning_diffal.graph.halo import Halo, halo_of
 from lightning_diffal.graph.precision import wide_dtype
-from lightning_diffal.graph.ragged import run_positions
 from lightning_diffal.graph.search import Backend, default_neighbors, nearest_neighbors
+from lightning_diffal.graph.share import Share
+from lightning_diffal.ranks import ALONE, Ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,16 +21,28 @@ class NeighborGraph:
     """A weighted directed graph in compressed rows: the neighbors of node i are `col[crow[i]:crow[i + 1]]`.
 
     `weight` holds W_ij for each of them, positive. Built by `build_graph`, or by hand from any CSR matrix.
+
+    Several ranks share the rows out: each has the rows of its `share`, whose first is node `share.first`, with columns
+    in the whole graph. What is said of rows is then said of those of this rank.
     """
 
     crow: Tensor  # (n + 1,)
     col: Tensor  # (e,)
     weight: Tensor  # (e,)
+    share: Share = None  # type: ignore[assignment]  # all rows
 
     def __post_init__(self) -> None:
-        if self.crow.ndim != 1 or len(self.crow) < 2 or self.col.shape != self.weight.shape or self.col.ndim != 1:
+        if self.share is None:
+            object.__setattr__(self, "share", Share(ALONE, len(self.crow) - 1))
+        least = 2 if self.share.alone else 1
+        if self.crow.ndim != 1 or len(self.crow) < least or self.col.shape != self.weight.shape or self.col.ndim != 1:
             shapes = f"crow {tuple(self.crow.shape)}, col {tuple(self.col.shape)}, weight {tuple(self.weight.shape)}"
             raise ValueError(f"NeighborGraph: crow (n + 1,), col (e,) and weight (e,) are needed, given were {shapes}.")
+        if len(self.crow) != len(self.share) + 1:
+            raise ValueError(
+                f"NeighborGraph: rank {self.share.ranks.rank} owns {len(self.share)} of {self.num_nodes} rows, "
+                f"crow has {len(self.crow) - 1}."
+            )
         # Sparse products trust these without looking.
         if int(self.crow[0]) != 0 or int(self.crow[-1]) != len(self.col) or bool((self.crow.diff() < 0).any()):
             raise ValueError(f"NeighborGraph: crow must rise from 0 to the number of edges, {len(self.col)}.")
@@ -39,7 +53,8 @@ class NeighborGraph:
 
     @property
     def num_nodes(self) -> int:
-        return len(self.crow) - 1
+        """All nodes, of all ranks."""
+        return self.share.size
 
     @property
     def device(self) -> torch.device:
@@ -51,7 +66,7 @@ class NeighborGraph:
 
     @cached_property
     def source(self) -> Int[Tensor, " e"]:
-        """The node each edge starts from."""
+        """The row each edge starts from, counted from the first of this rank."""
         return torch.repeat_interleave(self.degree)
 
     @cached_property
@@ -71,20 +86,27 @@ class NeighborGraph:
 
     @cached_property
     def transition(self) -> Tensor:
-        """M = D⁻¹W as a sparse CSR tensor (n, n)."""
+        """M = D⁻¹W as a sparse CSR tensor (rows, n)."""
         return csr(self.crow, self.col, self.transition_weight, self.num_nodes)
 
     @cached_property
-    def incoming(self) -> tuple[Int[Tensor, " n_plus_1"], Int[Tensor, " e"]]:
-        """The same edges from their other end: the nodes with an edge to j are `source[crow[j]:crow[j + 1]]`."""
-        target, order = self.col.sort(stable=True)
-        crow = torch.searchsorted(target, torch.arange(self.num_nodes + 1, device=self.device))
-        return crow, self.source[order]
+    def halo(self) -> Halo:
+        """The same edges from their other end."""
+        return halo_of(self.share, self.source, self.col)
 
-    def rows_into(self, nodes: Int[Tensor, " b"]) -> Int[Tensor, " s"]:
-        """The nodes with an edge to any of `nodes`, once for each such edge."""
-        crow, source = self.incoming
-        return source[run_positions(crow[nodes], crow[nodes + 1] - crow[nodes])]
+    @cached_property
+    def most_edges(self) -> int:
+        """The edges of the rank that has most."""
+        return max(self.share.ranks.tell(len(self.col)))
+
+    def gathered(self) -> "NeighborGraph":
+        """The whole graph, on every rank. Memory: 20 bytes an edge of it. Bytes sent: those of this rank to all."""
+        share = self.share
+        if share.alone:
+            return self
+        crow = torch.zeros(self.num_nodes + 1, dtype=torch.long, device=self.device)
+        torch.cumsum(share.ranks.joined(self.degree), 0, out=crow[1:])
+        return NeighborGraph(crow, share.ranks.joined(self.col), share.ranks.joined(self.weight))
 
 
 def csr(crow: Int[Tensor, " r_plus_1"], col: Int[Tensor, " e"], value: Float[Tensor, " e"], width: int) -> Tensor:
@@ -105,6 +127,7 @@ def build_graph(
     backend: Backend = "auto",
     symmetric: bool = False,
     progress: Progress = iter,
+    ranks: Ranks = ALONE,
 ) -> NeighborGraph:
     """Join every point to its nearest neighbors, with weights that fall with the distance.
 
@@ -122,9 +145,14 @@ def build_graph(
             "faiss" (exact, on the CPU), or "auto", the fastest by measurement of what is installed.
         symmetric: Take (W + Wᵀ)/2. Rows then have different numbers of edges.
         progress: Wraps the loop over blocks of rows; `tqdm.tqdm` draws a bar.
+        ranks: Processes that build the graph together, each given all embeddings. Each has its share of the rows then,
+            the same bit by bit as those of one process.
 
     Cost: at most n² distances, a tenth of that where the embedding has clusters. Memory: 20 bytes an edge for the
     graph; while it is built 60 (k + 5) + 20 d bytes a point and 300 MiB, however large n.
+    Of W ranks each searches for n / W points and holds n k / W edges; while it searches, 20 d + 60 bytes for each of
+    all points and 60 (k + 5) for its own. It sends at most 8 n (W - 1) / W bytes to settle the cells, 16 (k + 1) n / W
+    to bring neighbors home, and 24 k n / W if symmetric.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, sections 4 and 5.
     """
     check_embeddings(embeddings)
@@ -134,11 +162,13 @@ def build_graph(
     points = embeddings.detach()
     if points.dtype not in (torch.float32, torch.float64):
         points = points.float()
-    nearest, distance = nearest_neighbors(points, neighbors, backend, progress)
+    share = Share(ranks, len(points))
+    check_alike(points, neighbors, symmetric, ranks)
+    nearest, distance = nearest_neighbors(points, neighbors, backend, progress, share)
     nearest, order = nearest.sort(dim=1)  # the columns of a CSR row ascend
     weight = kernel(distance.gather(1, order)).to(points.dtype)
     crow = torch.arange(0, nearest.numel() + 1, neighbors, device=points.device)
-    graph = NeighborGraph(crow, nearest.flatten(), weight.flatten())
+    graph = NeighborGraph(crow, nearest.flatten(), weight.flatten(), share)
     return symmetrized(graph) if symmetric else graph
 
 
@@ -162,6 +192,23 @@ def check_embeddings(embeddings: Float[Tensor, "n d"]) -> None:
         )
 
 
+def check_alike(points: Float[Tensor, "n d"], neighbors: int, symmetric: bool, ranks: Ranks) -> None:
+    """Refuse, on every rank, what is not the same on all of them."""
+    if ranks.alone:
+        return
+    # Whole numbers wrap around and do not round: the sum of equal bits is equal in any order.
+    bits = points.contiguous().view(torch.int32 if points.dtype == torch.float32 else torch.int64).sum()
+    given = torch.tensor([*points.shape, neighbors, symmetric], device=points.device)
+    all_given = ranks.gather(torch.cat([given, bits[None]]))
+    for rank, theirs in enumerate(all_given):
+        if not torch.equal(theirs, all_given[0]):
+            what = ["({}, {}), neighbors={}, symmetric={}".format(*all_given[i].tolist()) for i in (rank, 0)]
+            raise ValueError(
+                f"build_graph(ranks=...): rank {rank} was given embeddings of shape {what[0]}, rank 0 {what[1]}. All "
+                "ranks need the same arguments, and embeddings that are equal bit by bit."
+            )
+
+
 def kernel(distance: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
     """exp(-ρ/σ) with σ the largest ρ of the row; 1 where σ = 0."""
     scale = distance.amax(dim=1, keepdim=True)
@@ -169,15 +216,20 @@ def kernel(distance: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
 
 
 def symmetrized(graph: NeighborGraph) -> NeighborGraph:
-    """(W + Wᵀ)/2."""
-    n, source, target = graph.num_nodes, graph.source, graph.col
-    both = torch.cat([source * n + target, target * n + source])
-    edge, place = both.unique(return_inverse=True)
+    """(W + Wᵀ)/2. Each edge is told to the owner of the node it points at."""
+    n, share, dtype = graph.num_nodes, graph.share, graph.weight.dtype
+    edges, weights = [graph.source * n + graph.col], [graph.weight]
+    whole = torch.int32 if dtype == torch.float32 else torch.int64
+    there = torch.stack([graph.source + share.first, graph.weight.view(whole).long()], dim=1)
+    for row, back in share.sent_home(graph.col, there):
+        edges.append(row * n + back[:, 0])
+        weights.append(back[:, 1].to(whole).contiguous().view(dtype))
+    edge, place = torch.cat(edges).unique(return_inverse=True)
     # At most two terms fall on an edge, and a + b = b + a: the same sum in any order, on any device.
-    weight = torch.zeros(len(edge), dtype=graph.weight.dtype, device=graph.device)
-    weight.index_add_(0, place, graph.weight.repeat(2) / 2)
-    crow = torch.searchsorted(edge, torch.arange(n + 1, device=graph.device) * n)
-    return NeighborGraph(crow, edge % n, weight)
+    weight = torch.zeros(len(edge), dtype=dtype, device=graph.device)
+    weight.index_add_(0, place, torch.cat(weights) / 2)
+    crow = torch.searchsorted(edge, torch.arange(len(share) + 1, device=graph.device) * n)
+    return NeighborGraph(crow, edge % n, weight, share)
 
 
 @checks_its_arguments

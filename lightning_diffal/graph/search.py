@@ -10,12 +10,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import Progress, checks_its_arguments
-from lightning_diffal.graph.cells import cut, first_look, search_cells
+from lightning_diffal.graph.cell_search import first_look, search_cells
+from lightning_diffal.graph.cells import cut, positions_of
 from lightning_diffal.graph.certify import certify, search_directly, surplus_copies
 from lightning_diffal.graph.cluster import CUDA_MOST, ThinAnswerError, search_cluster
 from lightning_diffal.graph.exact import search_torch
 from lightning_diffal.graph.faiss import search_faiss
-from lightning_diffal.graph.precision import full_float32, wide_dtype
+from lightning_diffal.graph.precision import full_float32
+from lightning_diffal.graph.reading import Reading
+from lightning_diffal.graph.share import Share
+from lightning_diffal.ranks import Ranks
 
 Backend: TypeAlias = Literal["auto", "torch", "cluster", "faiss"]
 
@@ -37,64 +41,96 @@ def default_neighbors(num_nodes: int) -> int:
 
 @checks_its_arguments
 def nearest_neighbors(
-    points: Float[Tensor, "n d"], neighbors: int, backend: Backend, progress: Progress
-) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
-    """The `neighbors` nearest of each point, nearest first, and their squared distances up to a common factor."""
+    points: Float[Tensor, "n d"], neighbors: int, backend: Backend, progress: Progress, share: Share
+) -> tuple[Int[Tensor, "own k"], Float[Tensor, "own k"]]:
+    """The `neighbors` nearest of each point of this rank, nearest first, and their squared distances up to a factor."""
     chosen = choose_backend(points, neighbors + 1 + SPARE, backend)
-    try:
-        return search_distinct(unit_scale(points), neighbors, chosen, progress)
-    except ThinAnswerError as error:
-        if backend != "auto":
-            raise
-        log.warning("%s It is used instead.", error)
-        return search_distinct(unit_scale(points), neighbors, "torch", progress)
-
-
-def search_distinct(
-    scaled: Float[Tensor, "n d"], neighbors: int, backend: Backend, progress: Progress
-) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
-    """The same, with copies of a point that nobody needs left out of the search."""
+    if backend == "auto" and share.ranks.sum(chosen == "torch"):
+        chosen = "torch"  # where one rank lacks an extra, all do without
+    scaled = unit_scale(points)
     surplus, first = surplus_copies(scaled, most=neighbors + 1)
     if not surplus.any():
-        return search(scaled, neighbors, backend, progress)
+        return at_home(share, *search(scaled, neighbors, chosen, backend == "auto", progress, share.ranks))
+    kept = (~surplus).nonzero()[:, 0]
+    rows, nearest, distance = search(scaled[kept], neighbors, chosen, backend == "auto", progress, share.ranks)
+    nearest, distance = at_home(share, kept[rows], kept[nearest], distance)
     # A surplus copy has k copies of lower index, all at distance 0: the neighbors of the first, and the first itself.
-    kept, extra = (~surplus).nonzero()[:, 0], surplus.nonzero()[:, 0]
-    nearest = torch.empty(len(scaled), neighbors, dtype=torch.long, device=scaled.device)
-    distance = torch.zeros(len(scaled), neighbors, dtype=wide_dtype(scaled.device), device=scaled.device)
-    of_kept, distance[kept] = search(scaled[kept], neighbors, backend, progress)
-    nearest[kept] = kept[of_kept]
-    nearest[extra] = torch.cat([first[extra, None], nearest[first[extra]][:, :-1]], dim=1)
+    extra = share.of(surplus).nonzero()[:, 0]
+    original, which = share.of(first)[extra].unique(return_inverse=True)
+    others = Reading(share, original)(nearest)[which]
+    nearest[extra] = torch.cat([original[which, None], others[:, :-1]], dim=1)
+    distance[extra] = 0
     return nearest, distance
 
 
 def search(
-    points: Float[Tensor, "n d"], neighbors: int, backend: Backend, progress: Progress
-) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
-    """Up to three searches, each for the rows the one before was not certain of."""
+    points: Float[Tensor, "n d"], neighbors: int, backend: Backend, replace: bool, progress: Progress, ranks: Ranks
+) -> tuple[Int[Tensor, " r"], Int[Tensor, "r k"], Float[Tensor, "r k"]]:
+    """The points this rank searches from, their neighbors and distances.
+
+    Up to three searches, each for the rows the one before was not certain of.
+    """
     count = min(len(points), neighbors + 1 + SPARE)
     centered = (points - points.mean(dim=0)).float()
-    norm = centered.norm(dim=1)
-    rows = torch.arange(len(points), device=points.device)
     with full_float32(points.device):
-        if backend == "cluster":
-            candidates, spread = search_cluster(centered, count)
-        elif backend == "faiss":
-            candidates, spread = search_faiss(centered, count, progress)
-        else:
-            candidates, spread = search_torch(centered, count, progress)
+        rows, candidates, spread = candidates_by(backend, replace, centered, count, progress, ranks)
+        norm = centered[rows].norm(dim=1)
         nearest, distance, certain = certify(points, rows, candidates, neighbors, spread=spread, norm=norm)
-        rows = (~certain).nonzero()[:, 0]
-        if len(rows) > FEW:
+        left = (~certain).nonzero()[:, 0]
+        if len(left) > FEW:
             # Crowded where float32 is coarse, or many points equally far: finer arithmetic, and more candidates.
             cells = cut(centered)
-            candidates, spread = search_cells(cells, first_look(cells, min(len(points), 4 * count)), rows, iter)
-            nearest[rows], distance[rows], certain = certify(
-                points, rows, candidates, neighbors, spread=spread, norm=norm[rows]
+            position, turn = positions_of(cells, rows[left])
+            left = left[turn]
+            candidates, spread = search_cells(cells, first_look(cells, position, min(len(points), 4 * count)), iter)
+            nearest[left], distance[left], certain = certify(
+                points, rows[left], candidates, neighbors, spread=spread, norm=norm[left]
             )
-            rows = rows[~certain]
-    nearest[rows], distance[rows] = search_directly(points, rows, neighbors)
-    log.debug("build_graph: %d of %d points searched by all differences", len(rows), len(points))
-    return nearest, distance
+            left = left[~certain]
+    nearest[left], distance[left] = search_directly(points, rows[left], neighbors)
+    log.debug("build_graph: %d of %d points searched by all differences", len(left), len(rows))
+    return rows, nearest, distance
+
+
+def candidates_by(
+    backend: Backend, replace: bool, points: Float[Tensor, "n d"], count: int, progress: Progress, ranks: Ranks
+) -> tuple[Int[Tensor, " r"], Int[Tensor, "r count"], Float[Tensor, " r"]]:
+    """The points this rank searches from, what a backend finds for them, and what its error grows with."""
+    rows = Share(ranks, len(points)).indices(points.device)
+    if backend == "faiss":
+        return rows, *search_faiss(points, rows, count, progress)
+    if backend == "cluster":
+        thin: ThinAnswerError | None = None
+        try:
+            found = search_cluster(points, rows, count)
+        except ThinAnswerError as error:
+            thin = error
+        if not ranks.sum(thin is not None):
+            return rows, *found
+        thin = thin or ThinAnswerError(
+            'build_graph(backend="cluster"): torch-cluster returned fewer edges than it was asked for on another rank. '
+            'backend="torch" gives the same graph without it.'
+        )
+        if not replace:
+            raise thin
+        log.warning("%s It is used instead.", thin)
+    return search_torch(points, count, progress, ranks)
+
+
+def at_home(
+    share: Share, rows: Int[Tensor, " r"], nearest: Int[Tensor, "r k"], distance: Float[Tensor, "r k"]
+) -> tuple[Int[Tensor, "own k"], Float[Tensor, "own k"]]:
+    """Each row on the rank that owns it, in order."""
+    neighbors = nearest.shape[1]
+    here = nearest.new_empty(len(share), neighbors), distance.new_empty(len(share), neighbors)
+    if share.alone:
+        here[0][rows], here[1][rows] = nearest, distance
+        return here
+    bits = torch.cat([nearest, distance.double().view(torch.long)], dim=1)
+    for places, came in share.sent_home(rows, bits):
+        here[0][places] = came[:, :neighbors]
+        here[1][places] = came[:, neighbors:].contiguous().view(torch.double).to(distance.dtype)
+    return here
 
 
 def unit_scale(points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:

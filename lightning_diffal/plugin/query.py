@@ -13,7 +13,7 @@ from lightning_diffal.plugin.batches import Forward
 from lightning_diffal.plugin.embedding import Embedded, embed
 from lightning_diffal.plugin.loaders import leaves, pool_loader, with_dataset
 from lightning_diffal.plugin.run import AnswerSheet, Run
-from lightning_diffal.plugin.shards import gathered, rows_of_rank
+from lightning_diffal.plugin.shards import gathered, ranks_of, rows_of_rank
 from lightning_diffal.pool.fingerprint import length_of, looks_random
 from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.randomness import seed_of, seeded
@@ -50,6 +50,7 @@ class Questioner:
             logits=seen.logits,
             stochastic=seen.stochastic,
             queries_before=sum(record.unreached is not None for record in run.ledger.records),
+            ranks=ranks_of(trainer),
         )
         sheet = AnswerSheet(run.answers, rows, min(size, len(snapshot.unlabeled)))
         # People are asked for the whole batch at once; until then the model's own prediction stands in.

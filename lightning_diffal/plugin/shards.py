@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from lightning_diffal.plugin.embedding import Embedded
+from lightning_diffal.ranks import ALONE, Ranks
 from lightning_diffal.selectors.selector import StochasticPasses
 
 
@@ -13,6 +14,11 @@ def rows_of_rank(rows: Sequence[int], rank: int, world: int) -> list[int]:
     """Row (rank + j · world) mod n for j < ⌈n / world⌉: as many on every rank, or collectives would wait forever."""
     share = -(-len(rows) // world)
     return [rows[(rank + place * world) % len(rows)] for place in range(share)]
+
+
+def ranks_of(trainer: Any) -> Ranks:
+    """The processes of this Trainer, as far as torch.distributed knows them."""
+    return ALONE if trainer.world_size == 1 else Ranks.of_group()
 
 
 def gathered(trainer: Any, seen: Embedded, size: int) -> Embedded:

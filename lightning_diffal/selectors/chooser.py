@@ -38,7 +38,7 @@ class Chooser:
         self.explorer = None if soft_labels is not None else Explorer(graph, labels, steps)
 
     def choose(self, count: int) -> Query:
-        fresh = self.labels.new_empty(0) if self.explorer is None else self.explorer.choose(count, self.steps)
+        fresh = self.labels.new_empty(0) if self.explorer is None else self.explorer.choose(count)
         if len(fresh) == count:
             torn = fresh[:0]
             scores = self.graph.weight.new_zeros(count)
@@ -52,15 +52,15 @@ class Chooser:
         """The nodes with the smallest min_c |χ_c|, smallest first, besides all that are unreached."""
         if self.states is None:
             self.states = self.new_states()
-        ranking = self.states.ranking()
-        ranking[besides] = float("inf")  # they are chosen now, as learning their labels will say again
-        # argmin gives the first of equal ones, by its documentation.
-        nodes = ranking.argmin(dim=0, keepdim=True) if count == 1 else lowest(ranking[None], count)[0].sort().values
-        nodes = nodes[ranking[nodes].argsort(stable=True)]
-        return nodes, ranking[nodes] / UNIT
+        share, ranking = self.graph.share, self.states.ranking()
+        ranking[share.places(besides)] = float("inf")  # they are chosen now, as learning their labels will say again
+        rows = first_lowest(ranking, min(count, len(ranking)))
+        scores, nodes, _ = share.lowest(ranking[rows], rows, count)
+        return nodes, scores / UNIT
 
     def new_states(self) -> States:
-        needed = KeptStates.bytes_needed(self.graph.num_nodes, self.num_classes, self.steps)
+        # By the rank that owns most, so that all do the same.
+        needed = KeptStates.bytes_needed(self.graph.share.block, self.num_classes, self.steps)
         if needed <= self.state_bytes:
             return KeptStates(self.graph, self.labels, self.num_classes, self.steps, self.soft_labels)
         return RecomputedStates(
@@ -82,40 +82,74 @@ class Chooser:
             self.states.learn(nodes, classes)
 
     def unreached(self) -> int:
-        return 0 if self.explorer is None else self.explorer.reach.unreached(self.steps)
+        """How many nodes no label had reached when the last choice was made, or before the first."""
+        return 0 if self.explorer is None else self.explorer.unreached
 
     def set_steps(self, steps: int) -> None:
         self.steps = steps
         if self.explorer is not None:
-            self.explorer.start_over()
+            self.explorer.set_steps(steps)
         if self.states is not None:
             self.states.set_steps(steps)
 
 
+def first_lowest(ranking: Float[Tensor, " n"], count: int) -> Int[Tensor, " b"]:
+    """Where the `count` lowest stand, the lowest first, of equal ones the first."""
+    if count == 1:
+        return ranking.argmin(dim=0, keepdim=True)  # the first of equal ones, by its documentation
+    if count == 0:
+        return ranking.argsort()[:0]
+    places = lowest(ranking[None], count)[0].sort().values
+    return places[ranking[places].argsort(stable=True)]
+
+
 class Explorer:
-    """Finds the unreached of the largest influence. Cost: O(n log n) once, then next to nothing a choice."""
+    """Finds the unreached of the largest influence. Cost: O(n log n) once, then next to nothing a choice.
+
+    Each rank looks among its rows, and all agree on the best of what they found: 16 (b + 1) bytes to each other rank
+    for a choice of b.
+    """
 
     def __init__(self, graph: NeighborGraph, labels: Int[Tensor, " n"], steps: int) -> None:
-        self.reach = Reach(graph, steps)
+        self.share, self.reach = graph.share, Reach(graph, steps)
         self.reach.add((labels != UNLABELED).nonzero()[:, 0])
+        self.reach.catch_up()
+        self.influence = in_units(graph.wide_influence)
         # Stable: of equal influence, the lower index first.
-        self.by_influence = in_units(graph.wide_influence).argsort(descending=True, stable=True)
-        self.passed = 0  # whoever stands before this place is reached
+        self.by_influence = self.influence.argsort(descending=True, stable=True)
+        self.unreached = self.share.ranks.sum(self.reach.unreached)
+        self.start_over()
+
+    def set_steps(self, steps: int) -> None:
+        """With fewer steps, nodes that were reached are not any more."""
+        self.reach.set_steps(steps)
+        self.start_over()
 
     def start_over(self) -> None:
-        """With fewer steps, nodes that were reached are not any more."""
-        self.passed = 0
+        self.passed = 0  # whoever stands before this place is reached
+        self.over = False
 
-    def choose(self, count: int, steps: int) -> Int[Tensor, " b"]:
-        """At most `count` nodes that no label reaches in `steps` steps, the largest influence first."""
+    def choose(self, count: int) -> Int[Tensor, " b"]:
+        """At most `count` nodes that no label reaches, the largest influence first."""
+        if self.over:
+            self.unreached = 0
+            return self.by_influence[:0]
+        self.reach.catch_up()
+        rows = self.look(count)
+        _, nodes, self.unreached = self.share.lowest(-self.influence[rows], rows, count, note=self.reach.unreached)
+        self.over = len(nodes) < count  # no more after these, and nobody needs to be asked again
+        return nodes
+
+    def look(self, count: int) -> Int[Tensor, " b"]:
+        """The same among the rows of this rank."""
         chosen = [self.by_influence[:0]]
         missing, place = count, self.passed
         while missing > 0 and place < len(self.by_influence):
-            nodes = self.by_influence[place : place + max(GLANCE, count)]
-            nodes = nodes[~self.reach.reached(nodes, steps)][:missing]
+            rows = self.by_influence[place : place + max(GLANCE, count)]
+            rows = rows[~self.reach.reached(rows)][:missing]
             place += max(GLANCE, count)
-            if missing == count and len(nodes) == 0:
+            if missing == count and len(rows) == 0:
                 self.passed = place
-            chosen.append(nodes)
-            missing -= len(nodes)
+            chosen.append(rows)
+            missing -= len(rows)
         return torch.cat(chosen)

@@ -41,6 +41,8 @@ def batch_query(
     influence Σ_j W_ij before the others; ties go to the lower index. Fewer unlabeled points than `size`: all of them.
 
     Args:
+        graph: Several ranks may share its rows out. All then give the same arguments and get the same query, which is
+            that of one process.
         labels: Class of each node, -1 where unknown.
         size: B, the points to choose.
         mini_batch: P, the points chosen between two diffusions. Small ones are more diverse, and slower.
@@ -58,6 +60,10 @@ def batch_query(
     Cost: while points are unreached, O(T · edges) for all choices together. Then O(T · edges · c) once, O(n) a
     mini-batch, and O(k · c) for each node that a new label reaches within T steps. Memory: `state_bytes` and 60 bytes
     an edge.
+    Of W ranks each holds its own rows, a W-th of that, the labels, and `Ranks.piece_bytes` of what others have. For
+    each mini-batch it sends 16 (P + 1) (W - 1) bytes to agree on points to explore, as many on points to refine, and
+    at most 2¹⁶ + 8 (W - 1) f for each of T - 1 steps back from their labels, f the most rows that a rank enters; and
+    when it refines, what T steps of `Walk` do once, and what `KeptStates` says for each mini-batch.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, Algorithm 1 and appendix B.
     """
     check_labels("batch_query", labels, graph.num_nodes, num_classes, graph.device)
@@ -154,7 +160,9 @@ class DiffusionSelector:
         soft = self.soft_start and snapshot.queries_before > 0
         with watch.stage("graph"):
             embeddings = have(snapshot.embeddings, "embeddings")
-            graph = build_graph(embeddings, self.neighbors, backend=self.backend, progress=watch.counted)
+            graph = build_graph(
+                embeddings, self.neighbors, backend=self.backend, progress=watch.counted, ranks=snapshot.ranks
+            )
         with watch.stage("query"):
             return batch_query(
                 graph,

@@ -53,7 +53,9 @@ class DirichletSelector(ScoreSelector):
 
     def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
         with watch.stage("graph"):
-            graph = build_graph(snapshot.points, self.neighbors, symmetric=True, progress=watch.counted)
+            graph = build_graph(
+                snapshot.points, self.neighbors, symmetric=True, progress=watch.counted, ranks=snapshot.ranks
+            ).gathered()
         with watch.stage("score"):
             alpha = self.prior + votes(graph, snapshot.labels, snapshot.num_classes, self.tau)
             total = alpha.sum(dim=1)

@@ -52,7 +52,9 @@ class LocalMaxSelector:
         watch = watch or Watch()
         scores = self.of.score(snapshot, watch)
         with watch.stage("graph"):
-            graph = build_graph(snapshot.points, self.neighbors, progress=watch.counted)
+            graph = build_graph(
+                snapshot.points, self.neighbors, progress=watch.counted, ranks=snapshot.ranks
+            ).gathered()
         with watch.stage("query"):
             return spread_lowest(scores, snapshot.unlabeled, size, graph)
 

@@ -54,7 +54,9 @@ class PoissonSelector(ScoreSelector):
 
     def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
         with watch.stage("graph"):
-            graph = build_graph(snapshot.points, self.neighbors, symmetric=True, progress=watch.counted)
+            graph = build_graph(
+                snapshot.points, self.neighbors, symmetric=True, progress=watch.counted, ranks=snapshot.ranks
+            ).gathered()
         tau = self.tau
         if self.decay and tau > TAU_FLOOR:
             past = max(0, len(snapshot.labeled) - snapshot.num_classes)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import checks_its_arguments
 from lightning_diffal.labels import UNLABELED, check_labels
+from lightning_diffal.ranks import ALONE, Ranks
 from lightning_diffal.watch import Watch
 
 # Asked for the classes of points by their indices. They may come as a tensor or as a list of integers.
@@ -53,6 +54,8 @@ class Snapshot:
     """The same from passes with dropout, if the selector needs "stochastic"."""
     queries_before: int = 0
     """How many queries this run has made."""
+    ranks: Ranks = ALONE
+    """The processes that have this same snapshot and choose from it together. All must choose alike."""
 
     def __post_init__(self) -> None:
         check_labels("Snapshot", self.labels, len(self.labels), self.num_classes, self.labels.device)

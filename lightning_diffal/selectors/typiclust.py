@@ -94,8 +94,8 @@ def mean_distance(points: Float[Tensor, "m d"], neighbors: int) -> Float[Tensor,
         return torch.zeros_like(points[:, 0])
     with full_float32(points.device):
         # Itself is among them, at distance 0, or so many copies that all distances are.
-        nearest, _ = search_torch((points - points.mean(dim=0)).float(), neighbors + 1, iter)
+        rows, nearest, _ = search_torch((points - points.mean(dim=0)).float(), neighbors + 1, iter)
     total = torch.zeros_like(points[:, 0])
     for column in nearest.T:  # a neighbor at a time: k copies of the points would be many
-        total += (points - points[column]).square_().sum(dim=1).sqrt_()
+        total[rows] += (points[rows] - points[column]).square_().sum(dim=1).sqrt_()
     return total / neighbors

@@ -297,7 +297,7 @@ def test_a_thin_answer_of_torch_cluster_is_never_taken(monkeypatch, caplog):
     whole = torch_cluster.knn
     monkeypatch.setattr(torch_cluster, "knn", lambda *arguments, **options: whole(*arguments, **options)[:, :-1])
     with pytest.raises(RuntimeError, match=r"returned 139 edges where 140 were asked for \(7 for each of 20 points\)"):
-        cluster.search_cluster(torch.randn(20, 3), 7)
+        cluster.search_cluster(torch.randn(20, 3), torch.arange(20), 7)
     points = torch.randn(30, 3)
     with pytest.raises(RuntimeError, match=f"where {30 * (4 + 1 + search.SPARE)} were asked"):
         build_graph(points, 4, backend="cluster")

@@ -1,0 +1,205 @@
+"""Exact search that looks only where a neighbor can be.
+
+Two facts say how near a point x of cell a can come to any point of cell b, with r_b the radius of b:
+
+    |x - c_b| - r_b                                        the ball around c_b
+    (|x - c_b|² - |x - c_a|²) / (2 |c_a - c_b|)            the plane halfway between the centers
+
+A first look at the cells around each point bounds the distance of its last neighbor; cells that cannot come that near
+are left out. On the hidden layer of a trained network about a tenth of all distances remains; on points without any
+structure all of them do, and the answer is the same.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lightning_diffal.arguments import Progress
+from lightning_diffal.graph.cells import TILE_ENTRIES, Cells
+from lightning_diffal.graph.lowest import in_groups, smallest
+from lightning_diffal.graph.precision import FLOAT32_ROUNDING, search_error
+from lightning_diffal.graph.ragged import run_positions, run_starts
+from lightning_diffal.graph.threads import cores, side_by_side
+
+# Entries of the table "may this point have a neighbor in that cell", one byte each.
+TABLE_ENTRIES = 2**25
+# Neighbors held for the rows being searched before the far ones are dropped, 24 bytes each.
+FOUND_ENTRIES = 2**22
+# The first look at a point's surroundings: this many points, in at most so many cells.
+FIRST_LOOK = 768
+NEAR_CELLS = 48
+
+
+def search_cells(
+    cells: Cells, surroundings: "Surroundings", progress: Progress
+) -> tuple[Int[Tensor, "r count"], Float[Tensor, " r"]]:
+    """The nearest points of those that looked around, themselves among them, and what their float32 error grows with.
+
+    Distances are taken from offsets to a center nearby, so that the spread is the size of the cells a point has looked
+    into and not its norm: clusters far from the origin cost no precision.
+
+    Cost: between O(n^0.5 d) and O(n d) for each row. Memory beside the result: O(n d + r count) for sorted copies and
+    the first look, and about 200 MiB of tables and tiles.
+    """
+    found = torch.empty_like(surroundings.position)
+    spread = torch.empty_like(surroundings.distance[:, 0])
+    at_a_time = cores(found.device)
+    height = max(1, min(TABLE_ENTRIES // len(cells.center), len(found)) // at_a_time)
+
+    def search(start: int) -> None:
+        part = slice(start, start + height)
+        nearest, spread[part] = nearest_of_rows(cells, surroundings, part, FOUND_ENTRIES // at_a_time)
+        found[part] = cells.order[nearest]
+
+    side_by_side(search, range(0, len(found), height), found.device, progress)
+    return found, spread
+
+
+def share_to_search(cells: Cells, surroundings: "Surroundings") -> float:
+    """The share of the pool that a point must be compared with after the first look, judged by two thousand of them."""
+    some = slice(None, None, max(1, len(surroundings.of) // 2048))
+    rows = surroundings.of[some]
+    table, _ = reachable(cells, surroundings, rows, surroundings.distance[some].amax(dim=1))
+    return float((table * cells.size[:, None]).sum() / (len(cells.points) * max(1, len(rows))))
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """What a first look at the cells around each of some points has found."""
+
+    of: Int[Tensor, " r"]  # the positions of those points, ascending: neighbors in space follow each other
+    position: Int[Tensor, "r count"]  # the nearest there
+    distance: Float[Tensor, "r count"]
+    seen: Bool[Tensor, "m m"]  # whether the points of cell i have looked at cell j
+
+
+def first_look(cells: Cells, of: Int[Tensor, " r"], count: int) -> Surroundings:
+    near = cells.center_distance.topk(min(NEAR_CELLS, len(cells.center)), largest=False).indices  # (m, near)
+    gathered = cells.size[near].cumsum(dim=1)
+    enough = ((gathered < max(FIRST_LOOK, 16 * count)).sum(dim=1) + 1).tolist()
+    position = torch.zeros(len(of), count, dtype=torch.long, device=of.device)
+    # No two points are farther apart than this; it stays where too few were near.
+    distance = (4 * cells.norm.amax().square()).expand(position.shape).clone()
+    seen = torch.zeros_like(cells.center_distance, dtype=torch.bool)
+    begin, end = (torch.searchsorted(of, edge).tolist() for edge in (cells.start, cells.start + cells.size))
+
+    def look(cell: int) -> None:
+        start, stop, around = begin[cell], end[cell], near[cell, : enough[cell]]
+        others = run_positions(cells.start[around], cells.size[around])
+        if start == stop or len(others) < count:
+            return
+        seen[cell, around] = True
+        candidates = cells.points.index_select(0, others).sub_(cells.center[cell])
+        candidates, half_square = in_groups(candidates)
+        for rows in split(start, stop, TILE_ENTRIES // len(candidates)):
+            offset = cells.offset[of[rows]]
+            # |y|²/2 - x·y, both from this cell's center: half the squared distance, less |x|²/2.
+            nearness = torch.addmm(half_square, offset, candidates.T, alpha=-1)
+            place = smallest(nearness, count)
+            position[rows] = others[place]
+            distance[rows] = 2 * nearness.gather(1, place) + offset.square().sum(dim=1, keepdim=True)
+
+    side_by_side(look, range(len(near)), near.device)
+    return Surroundings(of, position, distance.clamp_min_(0), seen)
+
+
+def nearest_of_rows(
+    cells: Cells, surroundings: Surroundings, part: slice, most: int
+) -> tuple[Int[Tensor, "b count"], Float[Tensor, " b"]]:
+    """Positions of the nearest points of some that looked around, and the largest radius of the cells they visited.
+
+    Holds `most` neighbors beyond those it is asked for before the far ones are dropped.
+    """
+    rows, position, known = surroundings.of[part], surroundings.position[part], surroundings.distance[part]
+    points, norm, home = cells.points[rows], cells.norm[rows], cells.home[rows]
+    count, dimensions = known.shape[1], points.shape[1]
+    farthest = known.amax(dim=1)
+    farthest = farthest + search_error(cells.radius[home], norm, farthest, dimensions)
+    table, spread = reachable(cells, surroundings, rows, farthest)
+    limit = farthest + search_error(spread, norm, farthest, dimensions)
+    with_one = torch.nn.functional.pad(points, (0, 1), value=1)
+    center = torch.nn.functional.pad(cells.center, (0, 1))
+    found = Nearest(len(points), count, most)
+    looked = surroundings.seen.any(dim=1)[home].nonzero()[:, 0]
+    found.add(looked.repeat_interleave(count), position[looked].flatten(), known[looked].flatten())
+    places = zip(cells.start.tolist(), cells.slot.tolist(), cells.room.tolist(), strict=True)
+    for cell, (start, slot, room) in enumerate(places):
+        visitors = table[cell].nonzero()[:, 0]
+        if room == 0 or len(visitors) == 0:
+            continue
+        members = cells.member[slot : slot + room]
+        for some in visitors.split(max(1, TILE_ENTRIES // room)):
+            # As in the first look, now from the center of the cell that is visited.
+            offset = with_one.index_select(0, some).sub_(center[cell])
+            nearness = offset @ members.T  # (visitors, room)
+            square = torch.linalg.vector_norm(offset[:, :-1], dim=1).square_()
+            near_enough = limit.index_select(0, some).sub_(square).div_(2)
+            # Few visitors find anything: most are sent away by the minimum alone.
+            lucky = (nearness.amin(dim=1) <= near_enough).nonzero()[:, 0]
+            nearness = nearness.index_select(0, lucky)
+            hit = (nearness <= near_enough.index_select(0, lucky)[:, None]).flatten().nonzero()[:, 0]
+            visitor = lucky.index_select(0, hit // room)
+            distance = nearness.flatten().index_select(0, hit).mul_(2).add_(square.index_select(0, visitor))
+            found.add(some.index_select(0, visitor), start + hit % room, distance)
+    return found.positions(), spread
+
+
+def reachable(
+    cells: Cells, surroundings: Surroundings, rows: Int[Tensor, " b"], farthest: Float[Tensor, " b"]
+) -> tuple[Bool[Tensor, "m b"], Float[Tensor, " b"]]:
+    """Which cells not seen yet may hold a neighbor of the points at `rows`, and the largest radius of them and home."""
+    table = torch.empty(len(cells.center), len(rows), dtype=torch.bool, device=rows.device)
+    spread = cells.radius[cells.home[rows]]
+    square = cells.center.square().sum(dim=1)
+    # A generous share of |x|² and |c|² covers every rounding in the bounds below, and in the choice of the cells.
+    slack = 16 * (cells.points.shape[1] + 8) * FLOAT32_ROUNDING
+    # Whoever has seen a cell finds it behind a plane at -∞, and where 0 · -∞ is NaN nothing is below that.
+    plane_distance = cells.center_distance.masked_fill(surroundings.seen.T, -float("inf"))  # (m, home)
+    for part in split(0, len(rows), TILE_ENTRIES // len(cells.center)):
+        points, home, limit = cells.points[rows[part]], cells.home[rows[part]], farthest[part].sqrt()
+        own = points.square().sum(dim=1)
+        # Both bounds say what |x - c_b|² must stay below, written without |x|², roots and divisions.
+        to_center = torch.addmm((square * (1 - slack))[:, None], cells.center, points.T, alpha=-2)  # (m, part)
+        plane = torch.addcmul(to_center.gather(0, home[None]), plane_distance.index_select(1, home), 2 * limit)
+        ball = (cells.radius[:, None] + limit).square_().sub_(own)
+        near = to_center < torch.minimum(plane, ball, out=ball).add_(slack * (own + 2 * square[home] + farthest[part]))
+        table[:, part] = near
+        spread[part] = torch.maximum(spread[part], (near * cells.radius[:, None]).amax(dim=0))
+    return table, spread
+
+
+class Nearest:
+    """The `count` nearest found so far for each of a block of rows."""
+
+    def __init__(self, num_rows: int, count: int, most: int) -> None:
+        self.num_rows, self.count, self.most = num_rows, count, most
+        self.found: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.held = 0
+
+    def add(self, row: Int[Tensor, " s"], position: Int[Tensor, " s"], distance: Float[Tensor, " s"]) -> None:
+        self.found.append((row, position, distance))
+        self.held += len(row)
+        # Where very many points lie equally far, all of them come this way.
+        if self.held > self.most + self.num_rows * self.count:
+            (row, position, distance), kept = self.nearest()
+            self.found = [(row[kept], position[kept], distance[kept])]
+            self.held = len(kept)
+
+    def positions(self) -> Int[Tensor, "b count"]:
+        (_, position, _), kept = self.nearest()
+        return position[kept].view(self.num_rows, self.count)
+
+    def nearest(self) -> tuple[tuple[Tensor, Tensor, Tensor], Int[Tensor, " kept"]]:
+        """All that was found, and where in it the nearest `count` of each row stand, by row and then by distance."""
+        row, position, distance = (torch.cat(column) for column in zip(*self.found, strict=True))
+        # The bits of floats that are not negative sort as the floats do, so one integer sort orders by both.
+        order = ((row << 32) | distance.clamp_min(0).view(torch.int32)).sort().indices
+        held = torch.bincount(row, minlength=self.num_rows)
+        return (row, position, distance), order[run_positions(run_starts(held), held.clamp_max(self.count))]
+
+
+def split(start: int, stop: int, height: int) -> list[slice]:
+    height = max(1, height)
+    return [slice(begin, min(begin + height, stop)) for begin in range(start, stop, height)]

@@ -1,0 +1,64 @@
+"""Real processes over gloo that stay for all tests of a file: a group of each size is started once."""
+
+import multiprocessing
+import socket
+import time
+import traceback
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from lightning_diffal.ranks import Ranks
+
+PATIENCE = 60
+
+
+class Together:
+    """Runs a function on every rank of a group, `function(ranks, *arguments)`, and gives back what each returned."""
+
+    def __init__(self, world):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        fork = multiprocessing.get_context("fork")
+        pipes = [fork.Pipe() for _ in range(world)]
+        self.pipes = [here for here, _ in pipes]
+        self.processes = [
+            fork.Process(target=serve, args=(rank, world, address, there), daemon=True)
+            for rank, (_, there) in enumerate(pipes)
+        ]
+        for process in self.processes:
+            process.start()
+
+    def __call__(self, function, *arguments):
+        for pipe in self.pipes:
+            pipe.send((function, arguments))
+        deadline, answers = time.monotonic() + PATIENCE, []
+        for rank, pipe in enumerate(self.pipes):
+            if not pipe.poll(max(0, deadline - time.monotonic())):
+                self.stop()
+                raise TimeoutError(f"rank {rank} did not answer within {PATIENCE} s")
+            answers.append(pipe.recv())
+        failed = [trouble for trouble, _ in answers if trouble]
+        if failed:
+            raise AssertionError("\n".join(failed))
+        return [answer for _, answer in answers]
+
+    def stop(self):
+        for process in self.processes:
+            process.kill()
+            process.join()
+
+
+def serve(rank, world, address, pipe):
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=address, rank=rank, world_size=world, timeout=timedelta(seconds=PATIENCE / 2)
+    )
+    while True:
+        function, arguments = pipe.recv()
+        try:
+            pipe.send((None, function(Ranks.of_group(), *arguments)))
+        except BaseException:
+            pipe.send((traceback.format_exc(), None))
