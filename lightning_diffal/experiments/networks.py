@@ -51,7 +51,7 @@ class Convolutional:
             )
         # The paper says padding 2 for a kernel of 2, which torch refuses: at most half the kernel is padding.
         below = nn.Sequential(
-            nn.Conv2d(shape[0], self.channels, self.kernel), nn.ReLU(), nn.MaxPool2d(2, padding=1), nn.Flatten()
+            nn.Conv2d(shape[0], self.channels, self.kernel), nn.MaxPool2d(2, padding=1), nn.ReLU(), nn.Flatten()
         )
         with torch.no_grad():
             width = below(torch.zeros(1, *shape)).shape[1]

@@ -106,6 +106,7 @@ ALL = (
         budget=MNIST_FC.budget,
         neighbors=MNIST_FC.neighbors,
         steps=MNIST_FC.steps,
+        batch_of_pool=500,
     ),
     Study(
         name="cifar10",
