@@ -192,5 +192,5 @@ def checkerboard(size: int, squares: int, seed: int) -> Points:
 
 
 def on_the_board(x: Tensor, squares: int) -> Tensor:
-    """Where points lie on a board whose squares have side 1, from (0, 0) to (squares, squares)."""
-    return x / SIDE + squares / 2
+    """Where points lie on the board as a whole, from (0, 0) to (1, 1)."""
+    return x / (SIDE * squares) + 0.5
