@@ -98,7 +98,6 @@ def study_of(given: argparse.Namespace) -> Study:
 
 
 def runs_of(given: argparse.Namespace) -> list[Run]:
-    """Seeds outermost: whenever the command is stopped, all selectors have had the same ones."""
     selectors = list(dict.fromkeys(given.selector or OF_THE_PAPER))
     unknown = [name for name in selectors if name not in SELECTORS]
     if unknown:
@@ -110,7 +109,7 @@ def runs_of(given: argparse.Namespace) -> list[Run]:
     study = study_of(given)
     if study.squares is None and not given.data.is_dir():
         raise ValueError(f"--data {given.data}: there is no such folder. It should hold {study.dataset}.npz.")
-    return [plan(study, name, seed, given.data, given.out) for seed in range(given.seeds) for name in selectors]
+    return plan(study, selectors, range(given.seeds), given.data, given.out)
 
 
 def cores() -> int:

@@ -64,7 +64,17 @@ class Source:
 
 @functools.lru_cache(maxsize=2)
 def load(name: str, folder: Path) -> Source:
-    """NAME.npz where it lies in the folder, else torchvision's download into it. Bytes become numbers from 0 to 1."""
+    """A data set as points and classes; bytes of pixels become numbers from 0 to 1."""
+    arrays, digest = find(name, folder)
+    train, test = (
+        Points(as_points(arrays[f"x_{part}"]), torch.from_numpy(arrays[f"y_{part}"].astype(np.int64)))
+        for part in ("train", "test")
+    )
+    return Source(name, train, test, digest)
+
+
+def find(name: str, folder: Path) -> tuple[dict[str, Any], str]:
+    """The arrays of NAME.npz where it lies in the folder, else of torchvision's download into it, and their hash."""
     path = folder / f"{name}.npz"
     if path.exists():
         arrays = read_npz(path)
@@ -81,11 +91,7 @@ def load(name: str, folder: Path) -> Source:
     for part in PARTS:
         digest.update(f"{part} {arrays[part].dtype} {arrays[part].shape}".encode())
         digest.update(np.ascontiguousarray(arrays[part]).data)
-    train, test = (
-        Points(as_points(arrays[f"x_{part}"]), torch.from_numpy(arrays[f"y_{part}"].astype(np.int64)))
-        for part in ("train", "test")
-    )
-    return Source(name, train, test, digest.hexdigest()[:12])
+    return arrays, digest.hexdigest()[:12]
 
 
 def read_npz(path: Path) -> dict[str, Any]:

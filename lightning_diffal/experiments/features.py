@@ -4,6 +4,7 @@ import functools
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from lightning_diffal.experiments.data import IMAGENET_MEAN, IMAGENET_STD, Points, Source, load
+from lightning_diffal.experiments.data import IMAGENET_MEAN, IMAGENET_STD, Points, Source, as_points, find
 from lightning_diffal.experiments.networks import check_vgg_shape, vgg16_convolutions
 
 WEIGHTS = "vgg16_features.safetensors"
@@ -22,18 +23,17 @@ BATCH = 250
 @functools.lru_cache(maxsize=2)
 def frozen(name: str, folder: Path) -> Source:
     """A data set with its images replaced by their features, from the cache or computed now, which takes minutes."""
-    source = load(name, folder)
-    check_vgg_shape(tuple(source.train.x.shape[1:]))
+    arrays, content = find(name, folder)
+    check_vgg_shape(tuple(as_points(arrays["x_train"][:1]).shape[1:]))
     weights = vgg16_weights(folder)
-    digest = hashlib.sha256(f"{source.digest} {hash_of(weights)}".encode()).hexdigest()[:12]
+    digest = hashlib.sha256(f"{content} {hash_of(weights)}".encode()).hexdigest()[:12]
     path = folder / "features" / f"{name}-{digest}.npy"
     if not path.exists():
-        write(path, compute(source, weights))
+        write(path, compute(name, [arrays["x_train"], arrays["x_test"]], weights))
     # Mapped, not read: the processes of one machine share the pages.
     features = torch.from_numpy(np.load(path, mmap_mode="c"))
-    points = len(source.train)
-    train, test = Points(features[:points], source.train.targets), Points(features[points:], source.test.targets)
-    return Source(name, train, test, digest)
+    train, test = (torch.from_numpy(arrays[part].astype(np.int64)) for part in ("y_train", "y_test"))
+    return Source(name, Points(features[: len(train)], train), Points(features[len(train) :], test), digest)
 
 
 def vgg16_weights(folder: Path) -> dict[str, Tensor]:
@@ -89,16 +89,16 @@ def with_weights(weights: dict[str, Tensor]) -> nn.Sequential:
 
 
 @torch.no_grad()
-def compute(source: Source, weights: dict[str, Tensor]) -> Tensor:
-    """(train and test points, features), in float32."""
+def compute(name: str, images: Sequence[Any], weights: dict[str, Tensor]) -> Tensor:
+    """(images of all arrays, features), in float32."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     layers = with_weights(weights).to(device)
     mean, std = (torch.tensor(values, device=device)[:, None, None] for values in (IMAGENET_MEAN, IMAGENET_STD))
-    batches = [batch for points in (source.train, source.test) for batch in points.x.split(BATCH)]
+    batches = [array[start : start + BATCH] for array in images for start in range(0, len(array), BATCH)]
     return torch.cat(
         [
-            layers((batch.to(device) - mean) / std).flatten(1).cpu()  # one channel becomes three by broadcasting
-            for batch in tqdm(batches, desc=f"VGG-16 features of {source.name}, once", unit=f"{BATCH} images")
+            layers((as_points(batch).to(device) - mean) / std).flatten(1).cpu()  # one channel broadcasts to three
+            for batch in tqdm(batches, desc=f"VGG-16 features of {name}, once", unit="batch", dynamic_ncols=True)
         ]
     )
 

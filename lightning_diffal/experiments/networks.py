@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 # Channels of VGG-16's convolutions; 0 is a MaxPool.
 VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
@@ -58,6 +58,13 @@ class Convolutional:
         return nn.Sequential(*below, *self.head.build((width,), num_classes, dropout=dropout))
 
 
+class Centered(nn.Module):
+    """Pixels from 0 to 1, brought around zero with about unit variance."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - 0.45) / 0.225
+
+
 @dataclass(frozen=True, kw_only=True)
 class VGG:
     """VGG-16's convolutions under fully connected layers, all of them trained.
@@ -75,7 +82,9 @@ class VGG:
                 nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
                 nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
         side = (shape[1] // VGG16_SIDE) * (shape[2] // VGG16_SIDE)
-        return nn.Sequential(*below, nn.Flatten(), *self.head.build((512 * side,), num_classes, dropout=dropout))
+        return nn.Sequential(
+            Centered(), *below, nn.Flatten(), *self.head.build((512 * side,), num_classes, dropout=dropout)
+        )
 
 
 Architecture = FullyConnected | Convolutional | VGG

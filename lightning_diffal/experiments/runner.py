@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -28,8 +29,12 @@ def run_all(runs: Sequence[Run], workers: int) -> list[tuple[Run, str]]:
     A run that fails does not stop the others: what it failed of is returned. Ctrl-C ends all processes at once, and
     loses no round but the one that each was at.
     """
-    waiting = [run for run in runs if not run.result.exists()]
-    total, there = sum(run.fits for run in runs), sum(run.fits for run in runs if run.result.exists())
+    waiting, over = [], []
+    for run in runs:
+        (over if run.result.exists() else waiting).append(run)
+    for run in over:  # stopped after its result was written
+        shutil.rmtree(run.memory, ignore_errors=True)
+    total, there = sum(run.fits for run in runs), sum(run.fits for run in over)
     with tqdm(total=total, initial=there, unit="fit", smoothing=0.1, dynamic_ncols=True) as bar:
         crew = Crew(waiting, bar)
         try:

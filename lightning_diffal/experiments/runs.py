@@ -1,8 +1,11 @@
 """What is to be run: a study with one selector and one seed, and all that decides its outcome. Needs no Lightning."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from lightning_diffal.experiments.data import Points, Source, checkerboard, draw_pool, load
 from lightning_diffal.experiments.features import frozen
@@ -41,16 +44,25 @@ class Run:
         return f"{self.study.name}, {self.selector}, seed {self.seed}"
 
 
-def plan(study: Study, selector: str, seed: int, data: Path, out: Path) -> Run:
-    """A run with its settings, refused here if it could not be run. Frozen features are computed now."""
-    settings = study.settings() | {"selector": repr(SELECTORS[selector](study)), "num_classes": 2}
+def plan(study: Study, selectors: Sequence[str], seeds: Sequence[int], data: Path, out: Path) -> list[Run]:
+    """All runs of a study, refused here if they could not be run. Frozen features are computed now.
+
+    Seeds are outermost: whenever the runs are stopped, all selectors have had the same ones.
+    """
+    common: dict[str, Any] = {"num_classes": 2}
     if study.squares is None:
         source = source_of(study, data)
-        draw_pool(source, study.pool, seed)
-        study.network.build(tuple(source.train.x.shape[1:]), source.num_classes, dropout=False)
-        settings |= {"num_classes": source.num_classes, "data": source.digest}
-    study.check(settings["num_classes"])
-    return Run(study=study, selector=selector, seed=seed, settings=settings, data=data, out=out)
+        draw_pool(source, study.pool, seeds[0])
+        with torch.device("meta"):  # the shape alone is tried
+            study.network.build(tuple(source.train.x.shape[1:]), source.num_classes, dropout=False)
+        common = {"num_classes": source.num_classes, "data": source.digest}
+    study.check(common["num_classes"])
+    settings = {name: study.settings() | {"selector": repr(SELECTORS[name](study))} | common for name in selectors}
+    return [
+        Run(study=study, selector=name, seed=seed, settings=settings[name], data=data, out=out)
+        for seed in seeds
+        for name in selectors
+    ]
 
 
 def source_of(study: Study, data: Path) -> Source:
