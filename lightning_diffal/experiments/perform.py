@@ -11,7 +11,7 @@ import lightning as L  # noqa: N812
 import torch
 from torch.utils.data import DataLoader
 
-from lightning_diffal import __version__
+import lightning_diffal
 from lightning_diffal.experiments.data import Points, as_it_is, on_the_board
 from lightning_diffal.experiments.named_selectors import SELECTORS
 from lightning_diffal.experiments.results import Result, Round
@@ -100,7 +100,7 @@ def result_of(run: Run, records: list[Record], pool: Points) -> Result:
         ],
         points=points,
         versions={
-            "lightning-diffal": __version__,
+            "lightning-diffal": lightning_diffal.__version__,
             "torch": torch.__version__,
             "lightning": version("lightning"),
             "python": platform.python_version(),

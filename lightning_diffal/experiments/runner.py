@@ -29,9 +29,8 @@ def run_all(runs: Sequence[Run], workers: int) -> list[tuple[Run, str]]:
     A run that fails does not stop the others: what it failed of is returned. Ctrl-C ends all processes at once, and
     loses no round but the one that each was at.
     """
-    waiting, over = [], []
-    for run in runs:
-        (over if run.result.exists() else waiting).append(run)
+    over = [run for run in runs if run.result.exists()]
+    waiting = [run for run in runs if run not in over]
     for run in over:  # stopped after its result was written
         shutil.rmtree(run.memory, ignore_errors=True)
     total, there = sum(run.fits for run in runs), sum(run.fits for run in over)

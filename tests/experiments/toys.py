@@ -30,15 +30,14 @@ def write_vgg(folder, seed=0):
     """Random weights of VGG-16's convolutions in a safetensors file, byte by byte as its format says."""
     torch.manual_seed(seed)
     weights = {f"features.{name}": value for name, value in vgg16_convolutions().state_dict().items()}
-    header, content = {"__metadata__": {"format": "pt"}}, b""
+    header, buffers, end = {"__metadata__": {"format": "pt"}}, [], 0
     for name, value in weights.items():
-        raw = value.numpy().tobytes()
-        offsets = [len(content), len(content) + len(raw)]
-        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": offsets}
-        content += raw
+        buffers.append(value.numpy().tobytes())
+        start, end = end, end + len(buffers[-1])
+        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [start, end]}
     head = json.dumps(header).encode()
     path = folder / "vgg16_features.safetensors"
-    path.write_bytes(len(head).to_bytes(8, "little") + head + content)
+    path.write_bytes(len(head).to_bytes(8, "little") + head + b"".join(buffers))
     return weights
 
 
