@@ -18,8 +18,11 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
+# Four selectors on the paper's checkerboard, in smaller steps than the paper's: a table, then the path of the report.
 demo: $(READY)
-	$(BIN)/python examples/core_without_lightning.py
+	$(BIN)/lightning-diffal run checkerboard --selector diffusion --selector coreset --selector uncertainty \
+		--selector random --seeds 2 --query-size 10 --budget 68 --epochs 60 --out out/demo
+	$(BIN)/lightning-diffal report out/demo
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench_query_vs_the_papers_stack.py

@@ -67,17 +67,6 @@ def test_the_core_example_draws_and_diffusion_beats_random(tmp_path):
     assert diffusion > random > 0.6
 
 
-def test_the_example_of_the_callback_compares_selectors_on_the_same_first_labels(tmp_path):
-    script = ROOT / "examples" / "compare_selectors.py"
-    command = [sys.executable, str(script), "--seeds", "1", "--budget", "20", "--epochs", "3", "--out", str(tmp_path)]
-    subprocess.run(command, check=True, capture_output=True)
-    assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
-    asked = [path.read_text().splitlines()[1:] for path in tmp_path.glob("*-0/selection.csv")]
-    assert len(asked) == 4
-    assert len({tuple(lines[:10]) for lines in asked}) == 1, "the same first labels"
-    assert len({tuple(line.split(",")[0] for line in lines[10:]) for lines in asked}) == 4, "other choices"
-
-
 def test_torch_cluster_was_built_for_this_torch():
     command = [sys.executable, str(ROOT / "tools" / "install_torch_cluster.py")]
     assert not subprocess.run(command, check=True, capture_output=True, text=True).stdout, "nothing left to build"

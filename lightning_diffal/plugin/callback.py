@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -207,7 +208,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
     def state_dict(self) -> dict[str, Any]:
         return {"records": [asdict(record) for record in self.run.ledger.records] if self.run is not None else []}
 
-    @property
+    @cached_property  # Lightning asks for it at every hook of every batch
     def state_key(self) -> str:
         return self._generate_state_key(**self.plan.identity())
 

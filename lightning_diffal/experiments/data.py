@@ -1,0 +1,202 @@
+"""The data of the studies: NAME.npz in a folder, torchvision's download, or a checkerboard drawn by seed."""
+
+import functools
+import hashlib
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from lightning_diffal.pool.randomness import seed_of
+
+PARTS = ("x_train", "y_train", "x_test", "y_test")
+# What torchvision can download, by the name of the file that would be read instead.
+DOWNLOADS = {"mnist": "MNIST", "fashion": "FashionMNIST", "cifar10": "CIFAR10", "svhn": "SVHN"}
+# Pixels from 0 to 1 are brought to the range VGG-16 was trained on.
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+# The network sees a checkerboard with squares of this side, centered at 0. The paper gives no coordinates. With 128
+# random labels its training (SGD, lr .001, batch 1) comes to .54 on squares of side 1/4, .68 at 1, .71 at 2, .69 at 3.
+SIDE = 2.0
+
+
+class Points(Dataset[Any]):
+    """Points and their classes as two tensors, read a batch at a time."""
+
+    def __init__(self, x: Tensor, targets: Tensor) -> None:
+        self.x, self.targets = x, targets
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return self.x[index], self.targets[index]
+
+    def __getitems__(self, indices: list[int]) -> tuple[Tensor, Tensor]:
+        # One look-up a batch: a loader that stacks single points spends more time than the networks of the paper.
+        return self.x[indices], self.targets[indices]
+
+
+def as_it_is(batch: Any) -> Any:
+    """The collate function of a loader over `Points`, whose batches are made already."""
+    return batch
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A data set as it was found, before a pool is drawn from it."""
+
+    name: str
+    train: Points
+    test: Points
+    digest: str
+    """A short hash of the content, so that results of other data are not taken for these."""
+
+    @property
+    def num_classes(self) -> int:
+        return int(self.train.targets.max()) + 1
+
+
+@functools.lru_cache(maxsize=2)
+def load(name: str, folder: Path) -> Source:
+    """A data set as points and classes; bytes of pixels become numbers from 0 to 1."""
+    arrays, digest = find(name, folder)
+    train, test = (
+        Points(as_points(arrays[f"x_{part}"]), torch.from_numpy(arrays[f"y_{part}"].astype(np.int64)))
+        for part in ("train", "test")
+    )
+    return Source(name, train, test, digest)
+
+
+def find(name: str, folder: Path) -> tuple[dict[str, Any], str]:
+    """The arrays of NAME.npz where it lies in the folder, else of torchvision's download into it, and their hash."""
+    path = folder / f"{name}.npz"
+    if path.exists():
+        arrays = read_npz(path)
+    elif name in DOWNLOADS:
+        arrays = download(name, folder)
+    else:
+        there = sorted(file.stem for file in folder.glob("*.npz"))
+        raise ValueError(
+            f"--dataset {name}: there is no {path}. In --data {folder} there is {', '.join(there) or 'no .npz file'}; "
+            f"torchvision downloads {', '.join(DOWNLOADS)}."
+        )
+    check_arrays(path, arrays)
+    digest = hashlib.sha256()
+    for part in PARTS:
+        digest.update(f"{part} {arrays[part].dtype} {arrays[part].shape}".encode())
+        digest.update(np.ascontiguousarray(arrays[part]).data)
+    return arrays, digest.hexdigest()[:12]
+
+
+def read_npz(path: Path) -> dict[str, Any]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            missing = [part for part in PARTS if part not in file.files]
+            if missing:
+                raise ValueError(f"it holds {', '.join(file.files) or 'nothing'} and no {missing[0]}")
+            return {part: file[part] for part in PARTS}
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+        raise ValueError(f"{path}: {error}. An .npz file with {', '.join(PARTS)} is needed.") from error
+
+
+def check_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Refuse what could not be trained on, by the name of the file and of the array."""
+    for part in ("train", "test"):
+        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
+        if x.ndim not in (2, 3, 4) or x.dtype.kind not in "uif" or len(x) == 0:
+            raise ValueError(
+                f"{path}: x_{part} is {x.dtype} of shape {x.shape}. Numbers of shape (n, d), (n, height, width) or "
+                "(n, height, width, 3) are needed."
+            )
+        if x.shape[1:] != arrays["x_train"].shape[1:]:
+            raise ValueError(f"{path}: points of x_test are {x.shape[1:]}, of x_train {arrays['x_train'].shape[1:]}.")
+        if x.dtype.kind == "f" and not np.isfinite(x).all():
+            raise ValueError(f"{path}: x_{part} holds NaN or infinity.")
+        if y.shape != (len(x),) or y.dtype.kind not in "ui" or int(y.min()) < 0:
+            raise ValueError(
+                f"{path}: y_{part} is {y.dtype} of shape {y.shape}. The {len(x)} points of x_{part} need one class "
+                "each, a whole number from 0."
+            )
+    classes, unseen = int(arrays["y_train"].max()) + 1, int(arrays["y_test"].max())
+    if classes < 2 or unseen >= classes:
+        raise ValueError(f"{path}: y_train has {classes} classes, and the largest of y_test is {unseen}.")
+
+
+def as_points(x: Any) -> Tensor:
+    """(n, d), (n, 1, h, w) or (n, 3, h, w) in float32; whole numbers are taken as bytes of pixels."""
+    points = torch.from_numpy(np.ascontiguousarray(x)).float()
+    if x.dtype.kind in "ui":
+        points /= 255
+    if points.ndim == 3:
+        return points[:, None]
+    if points.ndim == 4 and points.shape[3] in (1, 3):
+        return points.permute(0, 3, 1, 2).contiguous()
+    return points
+
+
+def download(name: str, folder: Path) -> dict[str, Any]:
+    """The same arrays from torchvision, which keeps its own files in the folder."""
+    try:
+        import torchvision  # noqa: PLC0415, an extra
+    except ImportError as error:
+        raise ValueError(
+            f"--dataset {name}: there is no {folder / name}.npz, and to download it torchvision is needed: "
+            "`pip install lightning-diffal[experiments]`."
+        ) from error
+    kind, arrays = getattr(torchvision.datasets, DOWNLOADS[name]), {}
+    for part in ("train", "test"):
+        which = {"split": part} if name == "svhn" else {"train": part == "train"}
+        try:
+            dataset = kind(folder, download=True, **which)
+        except (OSError, RuntimeError) as error:
+            raise ValueError(
+                f"--dataset {name}: there is no {folder / name}.npz, and torchvision could not download it ({error})."
+            ) from error
+        x = np.asarray(dataset.data)
+        arrays[f"x_{part}"] = x.transpose(0, 2, 3, 1) if name == "svhn" else x
+        arrays[f"y_{part}"] = np.asarray(dataset.labels if name == "svhn" else dataset.targets)
+    return arrays
+
+
+def draw_pool(source: Source, size: int, seed: int) -> Points:
+    """So many points, the same number of each class, by seed; all of them if that is what there is."""
+    targets, classes = source.train.targets, source.num_classes
+    if size > len(targets):
+        raise ValueError(
+            f"--pool {size}: {source.name} has {len(targets)} training points. --pool {len(targets)} does."
+        )
+    if size == len(targets):
+        return source.train
+    generator = torch.Generator().manual_seed(seed_of(seed, 0))
+    shuffled = torch.randperm(len(targets), generator=generator)
+    chosen = []
+    for label in range(classes):
+        quota = size // classes + (label < size % classes)
+        members = shuffled[targets[shuffled] == label]
+        if len(members) < quota:
+            raise ValueError(
+                f"--pool {size}: a balanced pool needs {quota} points of class {label}, and {source.name} has "
+                f"{len(members)}. --pool {len(targets)} takes all points, balanced or not."
+            )
+        chosen.append(members[:quota])
+    order = torch.cat(chosen)
+    order = order[torch.randperm(size, generator=generator)]
+    return Points(source.train.x[order], targets[order])
+
+
+def checkerboard(size: int, squares: int, seed: int) -> Points:
+    """Points spread evenly over squares × squares squares, whose colors are the two classes."""
+    places = squares * torch.rand(size, 2, generator=torch.Generator().manual_seed(seed))
+    colors = places.long().clamp(max=squares - 1).sum(dim=1) % 2
+    return Points(SIDE * (places - squares / 2), colors)
+
+
+def on_the_board(x: Tensor, squares: int) -> Tensor:
+    """Where points lie on the board as a whole, from (0, 0) to (1, 1)."""
+    return x / (SIDE * squares) + 0.5
