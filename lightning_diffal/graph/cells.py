@@ -13,9 +13,9 @@ from lightning_diffal.ranks import ALONE, Ranks
 
 # Entries of one float32 tile.
 TILE_ENTRIES = 2**20
-# How finely the search is dealt out to several ranks.
-RUNS = 1024
-SHORTEST_RUN = 32
+# The search is dealt out to several ranks in cells, if each gets so many, or in runs of so many points.
+ENOUGH_CELLS = 64
+SHORT_RUN = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,16 +91,21 @@ def nearest_center(points: Float[Tensor, "s d"], center: Float[Tensor, "m d"]) -
 
 
 def dealt(cells: Cells, ranks: Ranks) -> Int[Tensor, " r"]:
-    """The positions that this rank searches from: runs of neighbors in space, dealt out in turn.
+    """The positions that this rank searches from: whole cells, dealt out in turn, or pieces of them where they are few.
 
-    Some cells take far longer than others. A thousand runs a rank even that out, and are long where there are many
-    points, so that those of a rank visit few cells.
+    Some cells take longer than others, and many even that out. The points of a cell look around together.
     """
     position = torch.arange(len(cells.order), device=cells.order.device)
     if ranks.alone:
         return position
-    run = max(SHORTEST_RUN, len(position) // (RUNS * ranks.world))
-    return position[position // run % ranks.world == ranks.rank]
+    if len(cells.center) < ENOUGH_CELLS * ranks.world:
+        return position[position // SHORT_RUN % ranks.world == ranks.rank]
+    # The largest first, to and fro, so that all get as many points.
+    turn = torch.empty_like(cells.size)
+    turn[cells.size.argsort(descending=True, stable=True)] = torch.arange(len(turn), device=turn.device)
+    place = turn % (2 * ranks.world)
+    dealer = torch.minimum(place, 2 * ranks.world - 1 - place)
+    return position[dealer[cells.home] == ranks.rank]
 
 
 def positions_of(cells: Cells, rows: Int[Tensor, " r"]) -> tuple[Int[Tensor, " r"], Int[Tensor, " r"]]:

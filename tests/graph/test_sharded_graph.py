@@ -55,7 +55,8 @@ def check_graphs(ranks, cells):
         if cells:
             patch.setattr(exact, "CELLS_FROM", 2)
             patch.setattr(exact, "CELLS_UP_TO", 1)
-            patch.setattr("lightning_diffal.graph.cells.SHORTEST_RUN", 3)
+            patch.setattr("lightning_diffal.graph.cells.SHORT_RUN", 3)
+            patch.setattr("lightning_diffal.graph.cells.ENOUGH_CELLS", cells)
         for number, (name, points, k) in enumerate(pools()):
             backends = ["torch"] if cells or number not in (0, 2, 6) else ["auto", "torch", "cluster", "faiss"]
             for backend, symmetric in [*((one, False) for one in backends), ("torch", True)]:
@@ -70,7 +71,7 @@ def check_graphs(ranks, cells):
             assert torch.equal(gathered.weight, whole.weight)
 
 
-@pytest.mark.parametrize("cells", [False, True])
+@pytest.mark.parametrize("cells", [0, 1, 64])
 def test_together_they_have_the_graph_of_one_process_bit_by_bit(together, cells):
     together(check_graphs, cells)
 

@@ -77,6 +77,8 @@ def cases():
 
 def check_queries(ranks):
     for number, (name, (points, k, c, labels, truth, soft), symmetric, given) in enumerate(cases()):
+        if ranks.world == 4 and number % 3 and number < 16:
+            continue  # four on two cores are slow
         # Two ranks exchange in small pieces what four exchange at once, and the other way around.
         ranks.piece_bytes = 6000 if (number + ranks.world // 2) % 2 else 2**26
         options, asked = dict(given), []
