@@ -10,6 +10,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from lightning_diffal.plugin.checkpoints import Checkpoints
 from lightning_diffal.plugin.seeding import seed_training
+from lightning_diffal.plugin.strategies import check_rounds
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.ledger import Ledger, Record
 
@@ -72,6 +73,7 @@ def check_trainer(active: "ActiveLearning", trainer: Any) -> None:
             f"active.fit(trainer=...): this {type(active).__name__} is not among the Trainer's callbacks. "
             "Trainer(callbacks=[active]) adds it."
         )
+    check_rounds(trainer.strategy)
 
 
 def remembered(active: "ActiveLearning", folder: Path) -> list[Record]:
