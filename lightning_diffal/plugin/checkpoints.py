@@ -1,6 +1,7 @@
 """Where a round starts from, on the disk."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ class Checkpoints:
         trainer.save_checkpoint(half)
         self.saving = False
         if trainer.is_global_zero:
+            if self.untrained.is_dir():  # of a run whose ledger was removed; sharded checkpoints are folders
+                shutil.rmtree(self.untrained)
             os.replace(half, self.untrained)  # noqa: PTH105, never half there
         trainer.strategy.barrier()
 

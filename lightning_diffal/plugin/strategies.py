@@ -27,6 +27,16 @@ def check_rounds(strategy: Any) -> None:
         )
 
 
+def check_one_trainer(strategy: Any) -> None:
+    """Refuse strategies under which one Trainer fits only once, now and not after the first round."""
+    if is_a(strategy.launcher, "_MultiProcessingLauncher"):  # no public attribute tells how processes are started
+        raise MisconfigurationException(
+            f"active.fit(trainer=...): {type(strategy).__name__} starts its processes anew for one fit, and Lightning "
+            "allows a Trainer one such fit (ddp_spawn, ddp_fork, ddp_notebook). Pass a function that makes a Trainer "
+            "for each round: active.fit(make_trainer, ...)."
+        )
+
+
 def check_forward(strategy: Any, needs: frozenset[str]) -> None:
     """Refuse strategies under which a model cannot be asked about the pool after a fit."""
     if needs and is_a(strategy, "DeepSpeedStrategy") and strategy.zero_stage_3:
@@ -65,6 +75,6 @@ def through_wrapper(strategy: Any, module: Any, run: Callable[..., Any]) -> Call
     return wrapped
 
 
-def is_a(strategy: Any, name: str) -> bool:
-    """Whether it is a strategy of that name, in either of Lightning's two namespaces."""
-    return any(cls.__name__ == name for cls in type(strategy).__mro__)
+def is_a(instance: Any, name: str) -> bool:
+    """Whether it is of a class of that name, in either of Lightning's two namespaces."""
+    return any(cls.__name__ == name for cls in type(instance).__mro__)

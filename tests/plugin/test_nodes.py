@@ -81,6 +81,29 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
         assert "cannot write to it: [Errno 20] Not a directory" in text
 
 
+class Opinionated(Shared):
+    """Logs what only its rank sees."""
+
+    def training_step(self, batch, batch_idx):
+        self.log("rank", float(self.global_rank))
+        return super().training_step(batch, batch_idx)
+
+
+def test_where_ranks_see_other_metrics_rank_0_decides_when_to_stop(tmp_path):
+    def until(stopping):
+        folder = tmp_path / f"until-{stopping}"
+        folder.mkdir(exist_ok=True)
+        active = learner(budget=25, folder=folder, stop_when=lambda history: history.metric("rank")[-1] == stopping)
+        trainer = quiet(tmp_path, active, strategy="ddp", devices=1, num_nodes=2, limit_val_batches=0)
+        return active.fit(trainer, Opinionated(folder), datamodule=Data()).labels
+
+    def both():
+        assert until(1.0) == [9, 17, 25]
+        assert until(0.0) == [9]
+
+    assert run_ranks(tmp_path, both, nodes=2) == [None, None]
+
+
 class Moved(Data):
     def setup(self, stage):
         self.dataset.x = self.dataset.x + self.trainer.global_rank

@@ -1,6 +1,8 @@
 """Strategies that take a model apart, or start its processes in their own way."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -36,6 +38,14 @@ class Apart(Shared):
 def choices(folder):
     lines = (folder / "active_learning" / "rounds.jsonl").read_text().splitlines()
     return [json.loads(line)["indices"] for line in lines]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone")
+    active = learner(budget=25)
+    active.fit(quiet(folder, active, limit_val_batches=0), Shared(folder), datamodule=Data())
+    return choices(folder)
 
 
 @pytest.mark.parametrize("policy", [None, ModuleWrapPolicy({nn.Linear, nn.Sequential})], ids=["whole", "by layer"])
@@ -80,3 +90,54 @@ def deepspeed(stage):
     strategy = object.__new__(DeepSpeedStrategy)
     strategy.config = {"zero_optimization": {"stage": stage}}
     return strategy
+
+
+@pytest.mark.skipif("SLOW" not in os.environ, reason="six processes import Lightning, half a minute to two: SLOW=1")
+def test_spawned_processes_with_a_function_that_makes_trainers(tmp_path, alone):
+    active = learner(budget=25)
+
+    def make():
+        return quiet(tmp_path, active, strategy="ddp_spawn", devices=2, limit_val_batches=0)
+
+    assert active.fit(make, Shared(tmp_path), datamodule=Data()).labels == [9, 17, 25]
+    assert choices(tmp_path) == alone
+
+
+@pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork", "ddp_notebook"])
+def test_one_trainer_that_can_fit_only_once_is_refused_at_the_start(tmp_path, strategy):
+    active = learner()
+    trainer = quiet(tmp_path, active, strategy=strategy, devices=2)
+    with pytest.raises(MisconfigurationException, match=r"DDPStrategy .*one fit.*active.fit\(make_trainer, ...\)"):
+        active.fit(trainer, Shared(tmp_path), datamodule=Data())
+    assert not (tmp_path / "active_learning").exists()
+
+
+CELLS = """
+from pathlib import Path
+from tests.plugin.test_strategies import Data, Shared, learner, quiet
+folder = Path({folder!r})
+active = learner(budget=25)
+
+# %%
+def make_trainer():
+    return quiet(folder, active, strategy="ddp_notebook", devices=2, limit_val_batches=0)
+
+history = active.fit(make_trainer, Shared(folder), datamodule=Data())
+
+# %%
+assert history.labels == [9, 17, 25], history.labels
+"""
+
+
+def test_in_the_cells_of_a_notebook(tmp_path, alone):
+    manager = pytest.importorskip("jupyter_client.manager", reason="ipykernel, of the dev extra, is not installed")
+    root = str(Path(__file__).parents[2])
+    kernel, client = manager.start_new_kernel(cwd=root, env=os.environ | {"PYTHONPATH": root})
+    try:
+        for cell in CELLS.format(folder=str(tmp_path)).split("# %%"):
+            reply = client.execute_interactive(cell, timeout=120, output_hook=lambda message: None)["content"]
+            assert reply["status"] == "ok", "\n".join(reply["traceback"])
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+    assert choices(tmp_path) == alone
