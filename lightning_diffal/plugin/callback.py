@@ -21,7 +21,9 @@ from lightning_diffal.plugin.query import Questioner
 from lightning_diffal.plugin.rounds import fit_rounds
 from lightning_diffal.plugin.run import Run
 from lightning_diffal.plugin.seeding import seed_training
+from lightning_diffal.plugin.shared_folder import check_shared
 from lightning_diffal.plugin.source import TrainingSource
+from lightning_diffal.plugin.strategies import check_forward
 from lightning_diffal.plugin.telling import tell
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass, check_initial
@@ -153,6 +155,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage == "fit":
             self.run, self.remembered, self.batches, self.started = None, [], 0, time.perf_counter()
+            check_forward(trainer.strategy, needs_of(self.plan.questioner.selector))
+            check_shared(trainer, self.folder_for(trainer))
             self.source = TrainingSource(trainer)
             self.source.replace(lambda: self.training_loaders(trainer, pl_module))
 

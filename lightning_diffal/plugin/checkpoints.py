@@ -1,6 +1,7 @@
 """Where a round starts from, on the disk."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,14 @@ class Checkpoints:
 
     def start_of(self, round_number: int, warm: bool) -> Path | None:
         """The checkpoint a round starts from; None the first time, when there is the user's model itself."""
-        before = self.trained(round_number - 1)
-        path = before if warm and round_number > 1 and before.exists() else self.untrained
+        carried = warm and round_number > 1
+        path = self.trained(round_number - 1) if carried else self.untrained
+        if carried and not path.exists():
+            raise MisconfigurationException(
+                f"warm_start=True: {path} is not there, the weights that round {round_number} starts from. It was "
+                "removed, or the rounds before were not run by active.fit with warm_start=True. Put it back, or go on "
+                "with warm_start=False, from the untrained model."
+            )
         self.fresh = round_number == 0 or not path.exists()
         return None if self.fresh else path
 
@@ -53,6 +60,8 @@ class Checkpoints:
         trainer.save_checkpoint(half)
         self.saving = False
         if trainer.is_global_zero:
+            if self.untrained.is_dir():  # of a run whose ledger was removed; sharded checkpoints are folders
+                shutil.rmtree(self.untrained)
             os.replace(half, self.untrained)  # noqa: PTH105, never half there
         trainer.strategy.barrier()
 

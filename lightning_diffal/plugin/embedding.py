@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from lightning_diffal.plugin.batches import Forward, model_runner, overrides
+from lightning_diffal.plugin.strategies import through_wrapper
 from lightning_diffal.plugin.tap import Tap
 from lightning_diffal.selectors.selector import StochasticPasses
 from lightning_diffal.watch import Watch
@@ -51,7 +52,8 @@ def embed(
     Memory: n · (d + c) numbers, and one batch.
     """
     tap, rows, classes = Tap(module, layer), Rows(len(loader.dataset)), None  # type: ignore[arg-type]
-    run, to_device = model_runner(module, forward), batch_mover(trainer, module)
+    run = through_wrapper(trainer.strategy, module, model_runner(module, forward))
+    to_device = batch_mover(trainer, module)
     size = loader.batch_sampler.batch_size  # type: ignore[union-attr]
 
     def passed(batch: Any, batch_idx: int) -> Any:

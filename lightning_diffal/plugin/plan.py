@@ -7,6 +7,7 @@ from typing import Any
 
 from lightning_diffal.plugin.bars import watch_for
 from lightning_diffal.plugin.query import Questioner
+from lightning_diffal.plugin.rank_zero import from_rank_zero
 from lightning_diffal.plugin.run import Run
 from lightning_diffal.plugin.telling import last_metrics
 from lightning_diffal.pool.history import History
@@ -94,9 +95,11 @@ class Plan:
             return "budget"
         if run.unlabeled() == 0:
             return "pool"
-        if self.stop_when is not None and self.stop_when(History([*run.ledger.records, fitted])):
-            return "stop_when"
-        return None
+        if self.stop_when is None:
+            return None
+        stop, history = self.stop_when, History([*run.ledger.records, fitted])
+        # Metrics that were not synchronised differ from rank to rank, and one that stops alone would leave the others.
+        return "stop_when" if from_rank_zero(run.trainer, lambda: bool(stop(history))) else None
 
     def asked(self, trainer: Any, module: Any, run: Run, fitted: Record) -> Record:
         """The round with its query and the answers to it."""

@@ -10,6 +10,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from lightning_diffal.plugin.checkpoints import Checkpoints
 from lightning_diffal.plugin.seeding import seed_training
+from lightning_diffal.plugin.strategies import check_one_trainer, check_rounds
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.ledger import Ledger, Record
 
@@ -25,6 +26,8 @@ def fit_rounds(
     makes_trainers = callable(trainer) and not hasattr(trainer, "fit")
     ours = trainer() if makes_trainers else trainer
     check_trainer(active, ours)
+    if not makes_trainers:
+        check_one_trainer(ours.strategy)
     folder = active.folder_for(ours)
     if folder is None:  # fast_dev_run: one quick look, nothing written
         ours.fit(model, **data)
@@ -72,6 +75,7 @@ def check_trainer(active: "ActiveLearning", trainer: Any) -> None:
             f"active.fit(trainer=...): this {type(active).__name__} is not among the Trainer's callbacks. "
             "Trainer(callbacks=[active]) adds it."
         )
+    check_rounds(trainer.strategy)
 
 
 def remembered(active: "ActiveLearning", folder: Path) -> list[Record]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from lightning_diffal.plugin.loaders import candidates_of, check_loader, leaves, narrowed
+from lightning_diffal.plugin.rank_zero import from_rank_zero
 from lightning_diffal.pool.fingerprint import fingerprint, length_of
 from lightning_diffal.pool.items import MapStyle
 from lightning_diffal.pool.label_pool import LabelPool
@@ -70,8 +71,7 @@ class Run:
         """What the oracle says, on every rank. A function of the user's is asked on one."""
         if isinstance(self.oracle, DatasetOracle):
             return self.oracle(indices)
-        answered = self.oracle(indices) if self.trainer.is_global_zero else None
-        return list(self.trainer.strategy.broadcast(answered))
+        return from_rank_zero(self.trainer, lambda: self.oracle(indices))
 
     def adopt(self, remembered: Sequence[dict[str, Any]], kinship: dict[str, Any]) -> None:
         """Go on from a checkpoint that remembers more rounds than the ledger; never back to one that knows less."""
@@ -80,9 +80,12 @@ class Run:
 
     def commit(self, record: Record) -> Record:
         """Write a round on one rank and tell it to all."""
-        if self.trainer.is_global_zero:
+
+        def written() -> Record:
             self.ledger.append(record, self.pool)
-        heard: Record = self.trainer.strategy.broadcast(record)
+            return record
+
+        heard = from_rank_zero(self.trainer, written)
         if not self.trainer.is_global_zero:
             self.ledger.hear(heard, self.pool)
         return heard

@@ -82,12 +82,13 @@ class Tap:
 
 
 def find_layer(module: nn.Module, layer: str) -> nn.Module:
-    """A submodule by its dotted name, also inside `torch.compile`d ones."""
+    """A submodule by its dotted name, also inside ones that `torch.compile` or FSDP1 has wrapped."""
     found = module
     for part in layer.split("."):
         inner = dict(found.named_children())
-        if part not in inner and "_orig_mod" in inner:
-            inner = dict(inner["_orig_mod"].named_children())
+        for wrapped in ("_orig_mod", "_fsdp_wrapped_module"):
+            if part not in inner and wrapped in inner:
+                inner = dict(inner[wrapped].named_children())
         if part not in inner:
             raise MisconfigurationException(
                 f"layer={layer!r}: the model has no such submodule. "

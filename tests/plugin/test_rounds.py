@@ -136,6 +136,18 @@ def test_a_warm_start_keeps_the_weights_and_nothing_else(tmp_path):
     assert [(fit["epoch"], fit["step"], fit["momenta"]) for fit in model.diary] == [(0, 0, 0)] * 4
 
 
+def test_a_warm_start_without_the_weights_before_is_refused(tmp_path):
+    active = learner(warm_start=True, budget=17)
+    active.fit(quiet(tmp_path, active), Net(), datamodule=Data())
+    (tmp_path / "active_learning" / "trained-2.ckpt").unlink()
+    active, model = learner(warm_start=True), Net()
+    with pytest.raises(MisconfigurationException, match=r"warm_start=True: .*trained-2.ckpt is not there.* round 3"):
+        active.fit(quiet(tmp_path, active), model, datamodule=Data())
+    assert not model.diary
+    active = learner(warm_start=False)
+    assert active.fit(quiet(tmp_path, active), model, datamodule=Data()).labels[-1] == 33
+
+
 def test_a_function_may_make_the_trainers(tmp_path):
     active, model, made = learner(), Net(), []
 
