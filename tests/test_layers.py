@@ -34,6 +34,7 @@ PUBLIC = {
     "ProbCoverSelector",
     "Query",
     "RandomSelector",
+    "Ranks",
     "ScoreSelector",
     "Selector",
     "Snapshot",
