@@ -10,6 +10,7 @@ from lightning_diffal.labels import UNLABELED as UNLABELED
 from lightning_diffal.pool.history import History as History
 from lightning_diffal.pool.initial import PerClass as PerClass
 from lightning_diffal.pool.label_pool import LabelPool as LabelPool
+from lightning_diffal.ranks import Ranks as Ranks
 from lightning_diffal.selectors.badge import BADGESelector as BADGESelector
 from lightning_diffal.selectors.bald import BALDSelector as BALDSelector
 from lightning_diffal.selectors.coreset import CoresetSelector as CoresetSelector

@@ -102,7 +102,8 @@ class Ranks:
         if self.alone:
             return values
         wire = self.to_wire(values).clone()
-        dist.broadcast(wire, group_src=0, group=self.group)
+        source = 0 if self.group is None else dist.get_global_rank(self.group, 0)
+        dist.broadcast(wire, source, group=self.group)
         self.count(wire.nbytes * (self.world - 1) if self.rank == 0 else 0)
         return wire.to(values.device)
 

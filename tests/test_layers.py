@@ -35,6 +35,7 @@ PUBLIC = {
     "ProbCoverSelector",
     "Query",
     "RandomSelector",
+    "Ranks",
     "ScoreSelector",
     "Selector",
     "Snapshot",
