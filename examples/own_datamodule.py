@@ -26,7 +26,7 @@ class Stripes(Dataset[tuple[Tensor, int]]):
         flat = torch.zeros(8, 8)
         flat[::2] = 1
         kinds = torch.stack([flat, flat.T, (flat + flat.T) / 2])
-        self.images = kinds[self.targets] + 0.5 * torch.randn(points, 8, 8, generator=generator)
+        self.images = kinds[self.targets] + 0.3 * torch.randn(points, 8, 8, generator=generator)
         self.change = change
 
     def __len__(self) -> int:

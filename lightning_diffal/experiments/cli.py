@@ -63,7 +63,9 @@ def parser() -> argparse.ArgumentParser:
         f"{len(OF_THE_PAPER)}, which the paper compares",
     )
     runs.add_argument("--seeds", type=int, default=5, help="how many, from 0 (%(default)s)")
-    runs.add_argument("--data", type=Path, default=Path("data"), help="folder of NAME.npz files (%(default)s)")
+    runs.add_argument(
+        "--data", type=Path, help="folder of NAME.npz files; by default data, where torchvision may download"
+    )
     runs.add_argument("--out", type=Path, default=Path("results"), help="folder of results (%(default)s)")
     runs.add_argument("--workers", type=int, help="processes; by default one for each core, or one with a GPU")
     runs.add_argument("--dataset", metavar="NAME", help="another data set, NAME.npz, for this study's network")
@@ -107,9 +109,10 @@ def runs_of(given: argparse.Namespace) -> list[Run]:
         if count is not None and count < 1:
             raise ValueError(f"--{name} {count}: a whole number of at least 1 is needed.")
     study = study_of(given)
-    if study.squares is None and not given.data.is_dir():
-        raise ValueError(f"--data {given.data}: there is no such folder. It should hold {study.dataset}.npz.")
-    return plan(study, selectors, range(given.seeds), given.data, given.out)
+    data = given.data or Path("data")
+    if study.squares is None and given.data is not None and not data.is_dir():
+        raise ValueError(f"--data {data}: there is no such folder. It should hold {study.dataset}.npz.")
+    return plan(study, selectors, range(given.seeds), data, given.out)
 
 
 def cores() -> int:
@@ -129,7 +132,10 @@ def run(given: argparse.Namespace) -> int:
 def report(given: argparse.Namespace) -> int:
     if not given.results.is_dir():
         raise ValueError(f"{given.results}: there is no such folder. `lightning-diffal run` writes one.")
-    report_on = import_module("lightning_diffal.experiments.report").report_on  # only now: it draws
+    try:
+        report_on = import_module("lightning_diffal.experiments.report").report_on  # only now: it draws
+    except ImportError as error:
+        raise ValueError(f"{error}. `pip install lightning-diffal[experiments]` brings what a report needs.") from error
     print(f"The report is {report_on(given.results, given.out or given.results / 'report')}")
     return 0
 

@@ -16,8 +16,8 @@ ACCURACY = "accuracy"
 class Classifier(L.LightningModule):
     """Cross entropy in training, exact accuracy over the whole test set in validation.
 
-    Its optimization is manual in Lightning's sense, and otherwise as usual: the hooks around automatic steps cost twice
-    as much as a step of the small networks on the paper's small batches.
+    Its optimization is manual in Lightning's sense, and otherwise as usual: the hooks around automatic steps cost as
+    much as the steps themselves, with networks and batches as small as the paper's (2.1 ms a step against 1.3).
     """
 
     def __init__(self, layers: nn.Module, optimizer: SGD | Adam) -> None:
