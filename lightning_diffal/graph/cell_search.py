@@ -114,16 +114,21 @@ def nearest_of_rows(
     """
     rows, position, known = surroundings.of[part], surroundings.position[part], surroundings.distance[part]
     points, norm, home = cells.points[rows], cells.norm[rows], cells.home[rows]
-    count, dimensions = known.shape[1], points.shape[1]
+    dimensions = points.shape[1]
     farthest = known.amax(dim=1)
     farthest = farthest + search_error(cells.radius[home], norm, farthest, dimensions)
     table, spread = reachable(cells, surroundings, rows, farthest)
     limit = farthest + search_error(spread, norm, farthest, dimensions)
-    with_one = torch.nn.functional.pad(points, (0, 1), value=1)
-    center = torch.nn.functional.pad(cells.center, (0, 1))
-    found = Nearest(len(points), count, most)
-    looked = surroundings.seen.any(dim=1)[home].nonzero()[:, 0]
-    found.add(looked.repeat_interleave(count), position[looked].flatten(), known[looked].flatten())
+    # The limit takes part in the products below, and so in their rounding.
+    spread = torch.maximum(spread, limit.sqrt() / 2)
+    half_limit = limit / 2
+    visitor_row = torch.nn.functional.pad(torch.nn.functional.pad(points, (0, 1), value=1), (0, 1))
+    center = torch.nn.functional.pad(cells.center, (0, 2))
+    # One for all cells: the system takes longer to hand out fresh memory than the product takes.
+    tile = points.new_empty(max(TILE_ENTRIES, int(cells.room.max())))
+    looked = surroundings.seen.any(dim=1)[home, None]
+    excess = torch.where(looked, (known - limit[:, None]) / 2, float("inf"))
+    found = Nearest(position.clone(), excess, limit, most)
     places = zip(cells.start.tolist(), cells.slot.tolist(), cells.room.tolist(), strict=True)
     for cell, (start, slot, room) in enumerate(places):
         visitors = table[cell].nonzero()[:, 0]
@@ -131,18 +136,18 @@ def nearest_of_rows(
             continue
         members = cells.member[slot : slot + room]
         for some in visitors.split(max(1, TILE_ENTRIES // room)):
-            # As in the first look, now from the center of the cell that is visited.
-            offset = with_one.index_select(0, some).sub_(center[cell])
-            nearness = offset @ members.T  # (visitors, room)
-            square = torch.linalg.vector_norm(offset[:, :-1], dim=1).square_()
-            near_enough = limit.index_select(0, some).sub_(square).div_(2)
+            # From the center of the cell that is visited: half of what the squared distance exceeds the limit by.
+            offset = visitor_row.index_select(0, some).sub_(center[cell])
+            half_square = torch.linalg.vector_norm(offset[:, :dimensions], dim=1).square_().div_(2)
+            torch.sub(half_square, half_limit.index_select(0, some), out=offset[:, -1])
+            excess = tile[: len(some) * room].view(len(some), room)
+            torch.mm(offset, members.T, out=excess)
             # Few visitors find anything: most are sent away by the minimum alone.
-            lucky = (nearness.amin(dim=1) <= near_enough).nonzero()[:, 0]
-            nearness = nearness.index_select(0, lucky)
-            hit = (nearness <= near_enough.index_select(0, lucky)[:, None]).flatten().nonzero()[:, 0]
+            lucky = (excess.amin(dim=1) <= 0).nonzero()[:, 0]
+            excess = excess.index_select(0, lucky)
+            hit = (excess <= 0).view(-1).nonzero()[:, 0]
             visitor = lucky.index_select(0, hit // room)
-            distance = nearness.flatten().index_select(0, hit).mul_(2).add_(square.index_select(0, visitor))
-            found.add(some.index_select(0, visitor), start + hit % room, distance)
+            found.add(some.index_select(0, visitor), start + hit % room, excess.view(-1).index_select(0, hit))
     return found.positions(), spread
 
 
@@ -171,33 +176,50 @@ def reachable(
 
 
 class Nearest:
-    """The `count` nearest found so far for each of a block of rows."""
+    """The nearest found so far for each of a block of rows, and half of what their squared distances exceed a limit by.
 
-    def __init__(self, num_rows: int, count: int, most: int) -> None:
-        self.num_rows, self.count, self.most = num_rows, count, most
+    Args:
+        position, excess: Those to begin with, as many as there shall be for each row, in no order.
+        most: How many more are held before the far ones are dropped.
+    """
+
+    def __init__(
+        self, position: Int[Tensor, "b count"], excess: Float[Tensor, "b count"], limit: Float[Tensor, " b"], most: int
+    ) -> None:
+        self.position, self.excess, self.limit, self.most = position, excess, limit, most
         self.found: list[tuple[Tensor, Tensor, Tensor]] = []
         self.held = 0
 
-    def add(self, row: Int[Tensor, " s"], position: Int[Tensor, " s"], distance: Float[Tensor, " s"]) -> None:
-        self.found.append((row, position, distance))
+    def add(self, row: Int[Tensor, " s"], position: Int[Tensor, " s"], excess: Float[Tensor, " s"]) -> None:
+        self.found.append((row, position, excess))
         self.held += len(row)
         # Where very many points lie equally far, all of them come this way.
-        if self.held > self.most + self.num_rows * self.count:
-            (row, position, distance), kept = self.nearest()
-            self.found = [(row[kept], position[kept], distance[kept])]
-            self.held = len(kept)
+        if self.held > self.most:
+            self.settle()
 
     def positions(self) -> Int[Tensor, "b count"]:
-        (_, position, _), kept = self.nearest()
-        return position[kept].view(self.num_rows, self.count)
+        self.settle()
+        return self.position
 
-    def nearest(self) -> tuple[tuple[Tensor, Tensor, Tensor], Int[Tensor, " kept"]]:
-        """All that was found, and where in it the nearest `count` of each row stand, by row and then by distance."""
-        row, position, distance = (torch.cat(column) for column in zip(*self.found, strict=True))
+    def settle(self) -> None:
+        """Keep the nearest of what was added and what was there. Rows that nothing was added to stay as they are."""
+        if self.held == 0:
+            return
+        row, position, excess = (torch.cat(column) for column in zip(*self.found, strict=True))
+        count = self.position.shape[1]
+        touched = torch.zeros_like(self.limit, dtype=torch.bool)
+        touched[row] = True
+        rows = touched.nonzero()[:, 0]
+        row = torch.cat([rows.repeat_interleave(count), row])
+        position = torch.cat([self.position[rows].flatten(), position])
+        excess = torch.cat([self.excess[rows].flatten(), excess])
+        distance = torch.add(self.limit.index_select(0, row), excess, alpha=2).clamp_min_(0)
         # The bits of floats that are not negative sort as the floats do, so one integer sort orders by both.
-        order = ((row << 32) | distance.clamp_min(0).view(torch.int32)).sort().indices
-        held = torch.bincount(row, minlength=self.num_rows)
-        return (row, position, distance), order[run_positions(run_starts(held), held.clamp_max(self.count))]
+        order = ((row << 32) | distance.view(torch.int32)).sort().indices
+        held = torch.bincount(row, minlength=len(touched))[rows]
+        kept = order[run_positions(run_starts(held), torch.full_like(held, count))]
+        self.position[rows], self.excess[rows] = position[kept].view(-1, count), excess[kept].view(-1, count)
+        self.found, self.held = [], 0
 
 
 def split(start: int, stop: int, height: int) -> list[slice]:

@@ -25,9 +25,9 @@ class Cells:
     order: Int[Tensor, " n"]
     points: Float[Tensor, "n d"]
     offset: Float[Tensor, "n d"]  # y, from the center of the cell
-    # -y and |y|²/2: [x, 1]·[-y, |y|²/2] is half the squared distance, less |x|²/2. Cell j holds the rows [slot[j],
-    # slot[j] + room[j]), the last of them infinitely far: products of whole groups of rows are a third faster.
-    member: Float[Tensor, "p d_plus_1"]
+    # -y, |y|²/2 and 1: [x, 1, t]·[-y, |y|²/2, 1] is half the squared distance, less |x|²/2 - t. Cell j holds the rows
+    # [slot[j], slot[j] + room[j]), the last of them infinitely far: products of whole groups are a third faster.
+    member: Float[Tensor, "p d_plus_2"]
     slot: Int[Tensor, " m"]
     room: Int[Tensor, " m"]
     norm: Float[Tensor, " n"]
@@ -62,9 +62,10 @@ def cut(points: Float[Tensor, "n d"], ranks: Ranks = ALONE) -> Cells:
     size = torch.bincount(home, minlength=number)
     start, room = run_starts(size), size + -size % GROUP
     slot = run_starts(room)
-    member = offset.new_zeros(int(room.sum()), offset.shape[1] + 1)
-    member[:, -1] = float("inf")
-    member[run_positions(slot, size)] = torch.cat([-offset, offset.square().sum(dim=1, keepdim=True) / 2], dim=1)
+    member = offset.new_zeros(int(room.sum()), offset.shape[1] + 2)
+    member[:, -2] = float("inf")
+    half_square = offset.square().sum(dim=1, keepdim=True) / 2
+    member[run_positions(slot, size)] = torch.cat([-offset, half_square, torch.ones_like(half_square)], dim=1)
     return Cells(
         order=order,
         points=ordered,
