@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import Progress
 from lightning_diffal.graph.cells import TILE_ENTRIES, Cells
-from lightning_diffal.graph.lowest import in_groups, smallest
+from lightning_diffal.graph.lowest import GROUP, in_groups, smallest
 from lightning_diffal.graph.precision import FLOAT32_ROUNDING, search_error
 from lightning_diffal.graph.ragged import run_positions, run_starts
 from lightning_diffal.graph.threads import cores, side_by_side
@@ -85,23 +85,27 @@ def first_look(cells: Cells, of: Int[Tensor, " r"], count: int) -> Surroundings:
     seen = torch.zeros_like(cells.center_distance, dtype=torch.bool)
     begin, end = (torch.searchsorted(of, edge).tolist() for edge in (cells.start, cells.start + cells.size))
 
-    def look(cell: int) -> None:
-        start, stop, around = begin[cell], end[cell], near[cell, : enough[cell]]
-        others = run_positions(cells.start[around], cells.size[around])
-        if start == stop or len(others) < count:
-            return
-        seen[cell, around] = True
-        candidates = cells.points.index_select(0, others).sub_(cells.center[cell])
-        candidates, half_square = in_groups(candidates)
-        for rows in split(start, stop, TILE_ENTRIES // len(candidates)):
-            offset = cells.offset[of[rows]]
-            # |y|²/2 - x·y, both from this cell's center: half the squared distance, less |x|²/2.
-            nearness = torch.addmm(half_square, offset, candidates.T, alpha=-1)
-            place = smallest(nearness, count)
-            position[rows] = others[place]
-            distance[rows] = 2 * nearness.gather(1, place) + offset.square().sum(dim=1, keepdim=True)
+    def look(first: int) -> None:
+        tile = new_tile(cells)
+        for cell in range(first, min(first + some, len(near))):
+            around = near[cell, : enough[cell]]
+            others = run_positions(cells.start[around], cells.size[around])
+            if begin[cell] == end[cell] or len(others) < count:
+                continue
+            seen[cell, around] = True
+            candidates = cells.points.index_select(0, others).sub_(cells.center[cell])
+            candidates, half_square = in_groups(candidates)
+            for rows in split(begin[cell], end[cell], len(tile) // len(candidates)):
+                offset = cells.offset[of[rows]]
+                # |y|²/2 - x·y, both from this cell's center: half the squared distance, less |x|²/2.
+                nearness = part_of(tile, len(offset), len(candidates))
+                torch.addmm(half_square, offset, candidates.T, alpha=-1, out=nearness)
+                place = smallest(nearness, count)
+                position[rows] = others[place]
+                distance[rows] = 2 * nearness.gather(1, place) + offset.square().sum(dim=1, keepdim=True)
 
-    side_by_side(look, range(len(near)), near.device)
+    some = -(-len(near) // (8 * cores(near.device)))
+    side_by_side(look, range(0, len(near), some), near.device)
     return Surroundings(of, position, distance.clamp_min_(0), seen)
 
 
@@ -124,8 +128,7 @@ def nearest_of_rows(
     half_limit = limit / 2
     visitor_row = torch.nn.functional.pad(torch.nn.functional.pad(points, (0, 1), value=1), (0, 1))
     center = torch.nn.functional.pad(cells.center, (0, 2))
-    # One for all cells: the system takes longer to hand out fresh memory than the product takes.
-    tile = points.new_empty(max(TILE_ENTRIES, int(cells.room.max())))
+    tile = new_tile(cells)
     looked = surroundings.seen.any(dim=1)[home, None]
     excess = torch.where(looked, (known - limit[:, None]) / 2, float("inf"))
     found = Nearest(position.clone(), excess, limit, most)
@@ -140,7 +143,7 @@ def nearest_of_rows(
             offset = visitor_row.index_select(0, some).sub_(center[cell])
             half_square = torch.linalg.vector_norm(offset[:, :dimensions], dim=1).square_().div_(2)
             torch.sub(half_square, half_limit.index_select(0, some), out=offset[:, -1])
-            excess = tile[: len(some) * room].view(len(some), room)
+            excess = part_of(tile, len(some), room)
             torch.mm(offset, members.T, out=excess)
             # Few visitors find anything: most are sent away by the minimum alone.
             lucky = (excess.amin(dim=1) <= 0).nonzero()[:, 0]
@@ -220,6 +223,15 @@ class Nearest:
         kept = order[run_positions(run_starts(held), torch.full_like(held, count))]
         self.position[rows], self.excess[rows] = position[kept].view(-1, count), excess[kept].view(-1, count)
         self.found, self.held = [], 0
+
+
+def new_tile(cells: Cells) -> Float[Tensor, " entries"]:
+    """Memory for one product after another: the system takes longer to hand out fresh pages than a product takes."""
+    return cells.points.new_empty(max(TILE_ENTRIES, len(cells.points) + GROUP))
+
+
+def part_of(tile: Float[Tensor, " entries"], height: int, width: int) -> Float[Tensor, "height width"]:
+    return tile[: height * width].view(height, width)
 
 
 def split(start: int, stop: int, height: int) -> list[slice]:
