@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -133,7 +132,8 @@ def report(given: argparse.Namespace) -> int:
     if not given.results.is_dir():
         raise ValueError(f"{given.results}: there is no such folder. `lightning-diffal run` writes one.")
     try:
-        report_on = import_module("lightning_diffal.experiments.report").report_on  # only now: it draws
+        from lightning_diffal.experiments.report import report_on  # noqa: PLC0415, it draws, which takes a second to import
+
     except ImportError as error:
         raise ValueError(f"{error}. `pip install lightning-diffal[experiments]` brings what a report needs.") from error
     print(f"The report is {report_on(given.results, given.out or given.results / 'report')}")

@@ -111,6 +111,9 @@ class Member:
         self.line, theirs = context.Pipe()
         self.process: BaseProcess = context.Process(target=serve, args=(theirs,), daemon=True)
         os.environ["OMP_NUM_THREADS"] = "1"  # read when the process loads its libraries
+        if not torch.cuda.is_available():
+            # An optimizer asks at every step whether there is a GPU; without this the driver is looked for each time.
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
         self.process.start()
         theirs.close()
         self.start(run)

@@ -30,4 +30,5 @@ def table(results: Sequence[Result]) -> str:
 
 
 def spread(values: Sequence[float]) -> str:
-    return f"{statistics.mean(values):.3f} ± {statistics.pstdev(values):.3f}"
+    mean = f"{statistics.mean(values):.3f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.3f}"

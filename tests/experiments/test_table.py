@@ -13,5 +13,5 @@ def result(selector, seed, accuracies):
 def test_the_table_has_means_over_seeds_the_best_selector_first():
     lines = table([result("worse", 0, [0.1, 0.3]), result("better", 0, [0.2, 0.6]), result("better", 1, [0.4, 0.8])])
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines.splitlines()]
-    assert cells[2] == ["better", "2", "0.500 ± 0.100", "0.700 ± 0.100", "9", "6"]
-    assert cells[3] == ["worse", "1", "0.200 ± 0.000", "0.300 ± 0.000", "9", "6"]
+    assert cells[2] == ["better", "2", "0.500 ± 0.141", "0.700 ± 0.141", "9", "6"]
+    assert cells[3] == ["worse", "1", "0.200", "0.300", "9", "6"]
