@@ -1,7 +1,10 @@
-"""What the documentation says of several processes is what the model prints."""
+"""The tables of the documentation are what is computed."""
 
 import runpy
 from pathlib import Path
+
+from lightning_diffal.experiments.results import read_results
+from lightning_diffal.experiments.table import table
 
 ROOT = Path(__file__).parents[1]
 
@@ -9,3 +12,12 @@ ROOT = Path(__file__).parents[1]
 def test_the_model_in_the_documentation_is_the_one_that_is_computed():
     model = runpy.run_path(str(ROOT / "benchmarks" / "model_of_ranks.py"))
     assert model["table"]() in (ROOT / "docs" / "several_processes.md").read_text()
+
+
+def test_the_results_in_the_readme_are_those_of_the_result_files():
+    readme = (ROOT / "README.md").read_text()
+    results = read_results(ROOT / "docs" / "results")
+    studies = {result.study for result in results}
+    assert "mnist-fc" in studies
+    for study in studies:
+        assert table([result for result in results if result.study == study]) in readme, study
