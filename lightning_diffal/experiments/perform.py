@@ -74,6 +74,13 @@ def perform(run: Run, told: Callable[[int], Any] = lambda rounds: None) -> Path:
     return path
 
 
+def accuracy_of(record: Record) -> float:
+    accuracy = record.metrics.get(ACCURACY)
+    if accuracy is None:
+        raise RuntimeError(f"round {record.round}: the fit ended without an accuracy that is a number.")
+    return accuracy
+
+
 def result_of(run: Run, records: list[Record], pool: Points) -> Result:
     first, *fitted = records
     points = {}
@@ -90,7 +97,7 @@ def result_of(run: Run, records: list[Record], pool: Points) -> Result:
         rounds=[
             Round(
                 labels=record.labeled,
-                accuracy=round(record.metrics[ACCURACY] or 0.0, 6),
+                accuracy=round(accuracy_of(record), 6),
                 asked=record.indices,
                 reached=record.reached,
                 unreached=record.unreached,

@@ -1,6 +1,6 @@
 """The studies of the paper, section 6 and appendix A, with its numbers."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lightning_diffal.experiments.networks import VGG, Architecture, Convolutional, FullyConnected
@@ -94,18 +94,10 @@ ALL = (
         test=200,
     ),
     MNIST_FC,
-    Study(
+    replace(
+        MNIST_FC,
         name="mnist-conv",
-        dataset="mnist",
         network=Convolutional(channels=16, kernel=5, head=FullyConnected(widths=(20, 20), batch_norm=True)),
-        optimizer=MNIST_FC.optimizer,
-        batch_size=MNIST_FC.batch_size,
-        pool=MNIST_FC.pool,
-        first=MNIST_FC.first,
-        query_size=MNIST_FC.query_size,
-        budget=MNIST_FC.budget,
-        neighbors=MNIST_FC.neighbors,
-        steps=MNIST_FC.steps,
         batch_of_pool=500,
     ),
     Study(
