@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lightning_diffal.graph.lowest import lowest
 from lightning_diffal.graph.precision import search_error, wide_dtype
 from lightning_diffal.graph.threads import side_by_side
 
@@ -46,13 +45,11 @@ def certify(
 
     def prove(start: int) -> None:
         part = slice(start, start + height)
-        index, ranked = by_distance(points, rows[part], candidates[part])
-        nearest[part], distance[part] = index[:, :neighbors], ranked[:, :neighbors]
+        index, to_others = to_candidates(points, rows[part], candidates[part])
+        nearest[part], distance[part], kth = the_nearest(index, to_others, neighbors)
         if count == len(points):
             return
-        # Itself, at an infinite distance, stands last: the farthest candidate is the one before, or the last.
-        last = torch.where(ranked[:, -1].isinf(), ranked[:, -2], ranked[:, -1])
-        kth = ranked[:, neighbors - 1]
+        last = to_others.masked_fill(to_others.isinf(), 0).amax(dim=1)
         error = search_error(spread[part], norm[part], torch.stack([kth, last]), dimensions)
         certain[part] = kth + error[0] < last - error[1]
 
@@ -60,16 +57,25 @@ def certify(
     return nearest, distance, certain
 
 
-def by_distance(
+def to_candidates(
     points: Float[Tensor, "n d"], rows: Int[Tensor, " b"], candidates: Int[Tensor, "b m"]
 ) -> tuple[Int[Tensor, "b m"], Float[Tensor, "b m"]]:
-    """Candidates by distance, then by index; the row itself last, at an infinite distance."""
+    """Candidates by index and their squared distances; the row itself is infinitely far."""
     index = candidates.sort(dim=1).values
     others = points.index_select(0, index.flatten()).view(*index.shape, -1)
     distance = squared_distances(points[rows][:, None], others)
-    distance.masked_fill_(index == rows[:, None], float("inf"))
-    distance, order = distance.sort(dim=1, stable=True)
-    return index.gather(1, order), distance
+    return index, distance.masked_fill_(index == rows[:, None], float("inf"))
+
+
+def the_nearest(
+    index: Int[Tensor, "b m"], distance: Float[Tensor, "b m"], neighbors: int
+) -> tuple[Int[Tensor, "b k"], Float[Tensor, "b k"], Float[Tensor, " b"]]:
+    """The nearest of candidates that ascend, ascending, their distances, and that of the farthest of them."""
+    kth = distance.kthvalue(neighbors, dim=1, keepdim=True).values
+    nearer, tied = distance < kth, distance == kth
+    # Of those exactly as far as the k-th, the first fill the places that are left.
+    kept = nearer | (tied & (tied.cumsum(dim=1) <= neighbors - nearer.sum(dim=1, keepdim=True)))
+    return index[kept].view(-1, neighbors), distance[kept].view(-1, neighbors), kth[:, 0]
 
 
 def search_directly(
@@ -80,14 +86,15 @@ def search_directly(
     distance = torch.empty(len(rows), neighbors, dtype=wide_dtype(points.device), device=points.device)
     width = max(1, DIFFERENCE_BYTES // (8 * points.shape[1]))
     height = max(1, DIFFERENCE_BYTES // (8 * len(points) * points.shape[1]))
+    everyone = torch.arange(len(points), device=points.device)
     for start in range(0, len(rows), height):
         here = rows[start : start + height]
         to_all = torch.cat(
             [squared_distances(points[here][:, None], part[None]) for part in points.split(width)], dim=1
         )
         to_all.scatter_(1, here[:, None], float("inf"))
-        chosen = lowest(to_all, neighbors)
-        nearest[start : start + height], distance[start : start + height] = by_distance(points, here, chosen)
+        part = slice(start, start + height)
+        nearest[part], distance[part], _ = the_nearest(everyone.expand_as(to_all), to_all, neighbors)
     return nearest, distance
 
 

@@ -165,8 +165,7 @@ def build_graph(
     share = Share(ranks, len(points))
     check_alike(points, neighbors, symmetric, ranks)
     nearest, distance = nearest_neighbors(points, neighbors, backend, progress, share)
-    nearest, order = nearest.sort(dim=1)  # the columns of a CSR row ascend
-    weight = kernel(distance.gather(1, order)).to(points.dtype)
+    weight = kernel(distance).to(points.dtype)
     crow = torch.arange(0, nearest.numel() + 1, neighbors, device=points.device)
     graph = NeighborGraph(crow, nearest.flatten(), weight.flatten(), share)
     return symmetrized(graph) if symmetric else graph

@@ -43,7 +43,7 @@ def default_neighbors(num_nodes: int) -> int:
 def nearest_neighbors(
     points: Float[Tensor, "n d"], neighbors: int, backend: Backend, progress: Progress, share: Share
 ) -> tuple[Int[Tensor, "own k"], Float[Tensor, "own k"]]:
-    """The `neighbors` nearest of each point of this rank, nearest first, and their squared distances up to a factor."""
+    """The `neighbors` nearest of each point of this rank, by index, and their squared distances up to a factor."""
     chosen = choose_backend(points, neighbors + 1 + SPARE, backend)
     if backend == "auto" and share.ranks.sum(chosen == "torch"):
         chosen = "torch"  # where one rank lacks an extra, all do without
@@ -58,7 +58,7 @@ def nearest_neighbors(
     extra = share.of(surplus).nonzero()[:, 0]
     original, which = share.of(first)[extra].unique(return_inverse=True)
     others = Reading(share, original)(nearest)[which]
-    nearest[extra] = torch.cat([original[which, None], others[:, :-1]], dim=1)
+    nearest[extra] = torch.cat([original[which, None], others[:, :-1]], dim=1)  # the first has the lowest index
     distance[extra] = 0
     return nearest, distance
 
