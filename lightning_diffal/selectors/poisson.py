@@ -71,7 +71,7 @@ def reweighted_laplace(
     """|u_i|, where u is the solution of Poisson-reweighted Laplace learning."""
     laplacian = Laplacian(graph)
     known = (labels != UNLABELED).to(laplacian.degree.dtype)
-    laplacian = laplacian.reweighted(poisson_weights(laplacian, components(graph), known))
+    laplacian = Laplacian(graph, poisson_weights(laplacian, components(graph), known))
     classes = torch.arange(num_classes, device=labels.device)
     fixed = (labels[:, None] == classes).to(known.dtype)
     solution = laplacian.solve(laplacian.walked(fixed), tau, free=1 - known[:, None])

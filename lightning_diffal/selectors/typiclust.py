@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.graph.certify import DIFFERENCE_BYTES, squared_distances
 from lightning_diffal.graph.exact import search_torch
 from lightning_diffal.graph.precision import full_float32
 from lightning_diffal.labels import UNLABELED
@@ -95,7 +96,9 @@ def mean_distance(points: Float[Tensor, "m d"], neighbors: int) -> Float[Tensor,
     with full_float32(points.device):
         # Itself is among them, at distance 0, or so many copies that all distances are.
         rows, nearest, _ = search_torch((points - points.mean(dim=0)).float(), neighbors + 1, iter)
-    total = torch.zeros_like(points[:, 0])
-    for column in nearest.T:  # a neighbor at a time: k copies of the points would be many
-        total[rows] += (points[rows] - points[column]).square_().sum(dim=1).sqrt_()
-    return total / neighbors
+    mean = torch.zeros_like(points[:, 0])
+    height = max(1, DIFFERENCE_BYTES // (8 * nearest.shape[1] * points.shape[1]))
+    for here, around in zip(rows.split(height), nearest.split(height), strict=True):
+        distance = squared_distances(points[here][:, None], points[around]).sqrt_()
+        mean[here] = distance.sum(dim=1).div_(neighbors).to(mean.dtype)
+    return mean
