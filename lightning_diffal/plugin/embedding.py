@@ -1,23 +1,23 @@
 """One pass over the pool with the model as it is."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from lightning.fabric.utilities import move_data_to_device
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from lightning_diffal.plugin.batches import Forward, model_runner, overrides
+from lightning_diffal.plugin.dropout import DropoutPasses
 from lightning_diffal.plugin.strategies import through_wrapper
 from lightning_diffal.plugin.tap import Tap
 from lightning_diffal.selectors.selector import StochasticPasses
 from lightning_diffal.watch import Watch
-
-DROPOUT = nn.modules.dropout._DropoutNd
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +61,9 @@ def embed(
         with trainer.precision_plugin.forward_context():
             return run(batch, batch_idx)
 
+    dropout = None
+    if "stochastic" in needs:
+        dropout = DropoutPasses(module, passes, lambda count, output: known_logits(tap.logits(count, output), output))
     with lent(trainer, module), tap.open():
         for batch_idx, batch in enumerate(watch.over("embedding", loader)):
             count, batch = min(size, rows.missing), to_device(batch)  # noqa: PLW2901, the host's copy may go
@@ -72,10 +75,13 @@ def embed(
                 rows.put("embeddings", tap.embedding(count))
             if "logits" in needs:
                 rows.put("logits", known_logits(logits, output))
-            if "stochastic" in needs:
-                with awake_dropout(module):
-                    outputs = (passed(batch, batch_idx) for _ in range(passes))
-                    mean, entropy = averaged((known_logits(tap.logits(count, o), o) for o in outputs), passes)
+            if dropout is not None:
+                again = partial(passed, batch, batch_idx)
+                if batch_idx == 0:
+                    # Ranks that share a model must pass it equally often.
+                    allowed = dropout.allows_repeating(again, count, known_logits(logits, output))
+                    dropout.together = trainer.strategy.reduce_boolean_decision(allowed, all=True)
+                mean, entropy = dropout.averaged(again, count)
                 rows.put("mean", mean)
                 rows.put("entropy", entropy[:, None])
             classes = None if logits is None else logits.shape[1]
@@ -149,31 +155,3 @@ def known_logits(logits: Tensor | None, output: Any) -> Tensor:
             f"model: it returned {type(output).__name__}. A forward=... that returns (points, classes) would do."
         )
     return logits
-
-
-@contextmanager
-def awake_dropout(module: nn.Module) -> Iterator[None]:
-    """Only the dropout layers in training mode."""
-    layers = [child for child in module.modules() if isinstance(child, DROPOUT)]
-    if not layers:
-        raise MisconfigurationException(
-            f"The selector needs stochastic passes, and {type(module).__name__} has no dropout layer. The paper adds "
-            "one before each fully connected layer, nn.Dropout(0.5)."
-        )
-    for layer in layers:
-        layer.train()
-    try:
-        yield
-    finally:
-        for layer in layers:
-            layer.eval()
-
-
-def averaged(logits: Iterable[Tensor], passes: int) -> tuple[Tensor, Tensor]:
-    """The mean softmax and the mean entropy of several passes: sums only, so that memory does not grow with them."""
-    mean = entropy = torch.zeros(())
-    for once in logits:
-        probabilities = once.float().softmax(dim=1)
-        mean = mean.to(probabilities) + probabilities
-        entropy = entropy.to(probabilities) + torch.special.entr(probabilities).sum(dim=1)
-    return mean / passes, entropy / passes

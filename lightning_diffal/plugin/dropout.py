@@ -1,0 +1,96 @@
+"""Several forward passes with only the dropout layers awake."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from torch import Tensor, nn
+
+log = logging.getLogger(__name__)
+
+DROPOUT = nn.modules.dropout._DropoutNd
+# Numbers that leave the first dropout layer at a time.
+ENTRIES = 2**24
+
+
+class DropoutPasses:
+    """Passes of a batch through a model in eval mode, all but its dropout layers.
+
+    Up to the first dropout layer all passes are alike. There the rows of the batch are repeated, as often as memory
+    allows, and one pass does the work of many: with dropout in its head alone, a network costs hardly more than once.
+    Not every model allows that: `allows_repeating` tries it out, and `together` says whether it is done.
+
+    Args:
+        logits_of: Those of so many rows, from what the model returned.
+    """
+
+    def __init__(self, module: nn.Module, passes: int, logits_of: Callable[[int, Any], Tensor]) -> None:
+        self.passes, self.logits_of, self.together = passes, logits_of, False
+        self.layers = [child for child in module.modules() if isinstance(child, DROPOUT)]
+        if not self.layers:
+            raise MisconfigurationException(
+                f"The selector needs stochastic passes, and {type(module).__name__} has no dropout layer. The paper "
+                "adds one before each fully connected layer, nn.Dropout(0.5)."
+            )
+
+    def allows_repeating(self, run: Callable[[], Any], rows: int, logits: Tensor) -> bool:
+        """Whether each row has the same logits among repeated ones. `logits` are those of a pass without dropout.
+
+        They have not where what went around a dropout layer is added to what went through, or where rows mix.
+        """
+        try:
+            again = self.repeated(run, rows, 2)
+        except Exception as error:  # whatever a user's model says to more rows than the batch has
+            log.debug("dropout: rows cannot be repeated, all passes go through the whole model: %s", error)
+            return False
+        gap = (again - logits).abs().amax()
+        alike = bool(gap <= torch.finfo(logits.dtype).eps ** (2 / 3) * logits.abs().amax())
+        if not alike:
+            log.debug("dropout: repeated rows differ by %.1e, all passes go through the whole model", gap)
+        return alike
+
+    def averaged(self, run: Callable[[], Any], rows: int) -> tuple[Tensor, Tensor]:
+        """The mean softmax and the mean entropy of all passes: sums only, so that memory does not grow with them."""
+        mean = entropy = torch.zeros(())
+        done = 0
+        with self.awake():
+            while done < self.passes:
+                logits = self.repeated(run, rows, self.passes - done if self.together else 1)
+                probabilities = logits.float().softmax(dim=2)
+                mean = mean.to(probabilities) + probabilities.sum(dim=0)
+                entropy = entropy.to(probabilities) + torch.special.entr(probabilities).sum(dim=(0, 2))
+                done += len(logits)
+        return mean / self.passes, entropy / self.passes
+
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        for layer in self.layers:
+            layer.train()
+        try:
+            yield
+        finally:
+            for layer in self.layers:
+                layer.eval()
+
+    def repeated(self, run: Callable[[], Any], rows: int, most: int) -> Tensor:
+        """Logits (times, rows, c) of one pass with the rows repeated at the first dropout layer, at most so often."""
+        times, reached = 1, False
+
+        def repeat(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            nonlocal times, reached
+            first, reached = not reached, True
+            if not first or not isinstance(inputs[0], Tensor) or inputs[0].ndim == 0 or len(inputs[0]) != rows:
+                return None
+            times = max(1, min(most, ENTRIES // max(1, inputs[0].numel())))
+            return inputs[0].repeat(times, *[1] * (inputs[0].ndim - 1)), *inputs[1:]
+
+        handles = [layer.register_forward_pre_hook(repeat) for layer in self.layers]
+        try:
+            output = run()
+        finally:
+            for handle in handles:
+                handle.remove()
+        return self.logits_of(times * rows, output).view(times, rows, -1)
