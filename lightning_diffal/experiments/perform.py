@@ -17,7 +17,7 @@ from lightning_diffal.experiments.named_selectors import SELECTORS
 from lightning_diffal.experiments.results import Result, Round
 from lightning_diffal.experiments.runs import Run, draw_data
 from lightning_diffal.experiments.studies import Study
-from lightning_diffal.experiments.training import ACCURACY, Classifier, quiet_trainer
+from lightning_diffal.experiments.training import ACCURACY, AT_A_TIME, Classifier, quiet_trainer
 from lightning_diffal.plugin.callback import ActiveLearning
 from lightning_diffal.pool.initial import PerClass
 from lightning_diffal.pool.ledger import Record
@@ -29,7 +29,7 @@ def build_model(study: Study, selector: Selector, shape: tuple[int, ...], num_cl
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         layers = study.network.build(shape, num_classes, dropout="stochastic" in needs_of(selector))
-    return Classifier(layers, study.optimizer)
+    return Classifier(layers, study.optimizer, study.batch_size)
 
 
 class Counting(L.Callback):
@@ -66,7 +66,7 @@ def perform(run: Run, told: Callable[[int], Any] = lambda rounds: None) -> Path:
     history = active.fit(
         quiet_trainer(study.epochs, run.memory, [active, Counting(active, told)]),
         build_model(study, selector, tuple(pool.x.shape[1:]), classes, run.seed),
-        DataLoader(pool, study.batch_size, shuffle=True, collate_fn=as_it_is),
+        DataLoader(pool, AT_A_TIME * study.batch_size, shuffle=True, collate_fn=as_it_is),
         DataLoader(test, study.batch_of_pool, collate_fn=as_it_is),
     )
     path = result_of(run, history.records, pool).write(run.out)
