@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import Progress
 from lightning_diffal.graph.cells import TILE_ENTRIES, Cells
-from lightning_diffal.graph.lowest import GROUP, in_groups, smallest
+from lightning_diffal.graph.lowest import GROUP, smallest
 from lightning_diffal.graph.precision import FLOAT32_ROUNDING, search_error
 from lightning_diffal.graph.ragged import run_positions, run_starts
 from lightning_diffal.graph.threads import cores, side_by_side
@@ -46,14 +46,15 @@ def search_cells(
     found = torch.empty_like(surroundings.position)
     spread = torch.empty_like(surroundings.distance[:, 0])
     at_a_time = cores(found.device)
-    height = max(1, min(TABLE_ENTRIES // len(cells.center), len(found)) // at_a_time)
+    # A multiple of the cores, and each part has points from everywhere: all take as long.
+    parts = at_a_time * -(-len(found) * len(cells.center) // TABLE_ENTRIES)
 
-    def search(start: int) -> None:
-        part = slice(start, start + height)
+    def search(first: int) -> None:
+        part = slice(first, None, parts)
         nearest, spread[part] = nearest_of_rows(cells, surroundings, part, FOUND_ENTRIES // at_a_time)
         found[part] = cells.order[nearest]
 
-    side_by_side(search, range(0, len(found), height), found.device, progress)
+    side_by_side(search, range(min(parts, len(found))), found.device, progress)
     return found, spread
 
 
@@ -78,34 +79,50 @@ class Surroundings:
 def first_look(cells: Cells, of: Int[Tensor, " r"], count: int) -> Surroundings:
     near = cells.center_distance.topk(min(NEAR_CELLS, len(cells.center)), largest=False).indices  # (m, near)
     gathered = cells.size[near].cumsum(dim=1)
-    enough = ((gathered < max(FIRST_LOOK, 16 * count)).sum(dim=1) + 1).tolist()
+    last = (gathered < max(FIRST_LOOK, 16 * count)).sum(dim=1, keepdim=True).clamp_max_(near.shape[1] - 1)
+    around = torch.arange(near.shape[1], device=near.device) <= last  # (m, near): whether it is looked at
+    points = gathered.gather(1, last)[:, 0]  # in the cells that are looked at
+    room = points + -points % GROUP
+    begin, end = (torch.searchsorted(of, edge) for edge in (cells.start, cells.start + cells.size))
+    looking = (points >= count) & (begin < end)
+    seen = torch.zeros_like(cells.center_distance, dtype=torch.bool).scatter_(1, near, around & looking[:, None])
     position = torch.zeros(len(of), count, dtype=torch.long, device=of.device)
-    # No two points are farther apart than this; it stays where too few were near.
-    distance = (4 * cells.norm.amax().square()).expand(position.shape).clone()
-    seen = torch.zeros_like(cells.center_distance, dtype=torch.bool)
-    begin, end = (torch.searchsorted(of, edge).tolist() for edge in (cells.start, cells.start + cells.size))
+    # No two points are farther apart than this makes them; it stays where too few were near.
+    nearness_found = (2 * cells.norm.amax().square()).expand(position.shape).clone()
+    first_row, last_row, widths, slots, lookers = (
+        part.tolist() for part in (begin, end, room, run_starts(room), looking)
+    )
 
     def look(first: int) -> None:
+        # What is around some cells, gathered for all of them: operations are few and large.
+        some = slice(first, min(first + at_once, len(near)))
+        others = near.new_zeros(sum(widths[some]))
+        filled = run_positions(run_starts(room[some]), points[some])
+        seen_here = near[some][around[some]]
+        others[filled] = run_positions(cells.start[seen_here], cells.size[seen_here])
+        candidates = cells.points.index_select(0, others).sub_(cells.center[some].repeat_interleave(room[some], dim=0))
+        half_square = torch.full_like(candidates[:, 0], float("inf"))
+        half_square[filled] = candidates.square().sum(dim=1)[filled] / 2
+        offset = cells.offset[of[first_row[first] : last_row[some.stop - 1]]]
         tile = new_tile(cells)
-        for cell in range(first, min(first + some, len(near))):
-            around = near[cell, : enough[cell]]
-            others = run_positions(cells.start[around], cells.size[around])
-            if begin[cell] == end[cell] or len(others) < count:
+        for cell in range(first, some.stop):
+            if not lookers[cell]:
                 continue
-            seen[cell, around] = True
-            candidates = cells.points.index_select(0, others).sub_(cells.center[cell])
-            candidates, half_square = in_groups(candidates)
-            for rows in split(begin[cell], end[cell], len(tile) // len(candidates)):
-                offset = cells.offset[of[rows]]
+            part = slice(slots[cell] - slots[first], slots[cell] - slots[first] + widths[cell])
+            for rows in split(first_row[cell], last_row[cell], len(tile) // widths[cell]):
+                here = offset[rows.start - first_row[first] : rows.stop - first_row[first]]
                 # |y|²/2 - x·y, both from this cell's center: half the squared distance, less |x|²/2.
-                nearness = part_of(tile, len(offset), len(candidates))
-                torch.addmm(half_square, offset, candidates.T, alpha=-1, out=nearness)
+                nearness = part_of(tile, len(here), widths[cell])
+                torch.addmm(half_square[part], here, candidates[part].T, alpha=-1, out=nearness)
                 place = smallest(nearness, count)
-                position[rows] = others[place]
-                distance[rows] = 2 * nearness.gather(1, place) + offset.square().sum(dim=1, keepdim=True)
+                position[rows] = others[part].take(place)
+                nearness_found[rows] = nearness.gather(1, place)
 
-    some = -(-len(near) // (8 * cores(near.device)))
-    side_by_side(look, range(0, len(near), some), near.device)
+    at_once = max(
+        1, min(-(-len(near) // (8 * cores(near.device))), TILE_ENTRIES // (max(widths) * cells.points.shape[1]))
+    )
+    side_by_side(look, range(0, len(near), at_once), near.device)
+    distance = nearness_found.mul_(2).add_(cells.offset[of].square().sum(dim=1, keepdim=True))
     return Surroundings(of, position, distance.clamp_min_(0), seen)
 
 
@@ -125,8 +142,7 @@ def nearest_of_rows(
     limit = farthest + search_error(spread, norm, farthest, dimensions)
     # The limit takes part in the products below, and so in their rounding.
     spread = torch.maximum(spread, limit.sqrt() / 2)
-    half_limit = limit / 2
-    visitor_row = torch.nn.functional.pad(torch.nn.functional.pad(points, (0, 1), value=1), (0, 1))
+    visitor_row = torch.cat([points, torch.ones_like(points[:, :1]), -limit[:, None] / 2], dim=1)
     center = torch.nn.functional.pad(cells.center, (0, 2))
     tile = new_tile(cells)
     looked = surroundings.seen.any(dim=1)[home, None]
@@ -137,20 +153,19 @@ def nearest_of_rows(
         visitors = table[cell].nonzero()[:, 0]
         if room == 0 or len(visitors) == 0:
             continue
-        members = cells.member[slot : slot + room]
+        members = cells.member[slot : slot + room].T
         for some in visitors.split(max(1, TILE_ENTRIES // room)):
             # From the center of the cell that is visited: half of what the squared distance exceeds the limit by.
             offset = visitor_row.index_select(0, some).sub_(center[cell])
-            half_square = torch.linalg.vector_norm(offset[:, :dimensions], dim=1).square_().div_(2)
-            torch.sub(half_square, half_limit.index_select(0, some), out=offset[:, -1])
+            norm = torch.linalg.vector_norm(offset[:, :dimensions], dim=1)
+            offset[:, -1].addcmul_(norm, norm, value=0.5)
             excess = part_of(tile, len(some), room)
-            torch.mm(offset, members.T, out=excess)
+            torch.mm(offset, members, out=excess)
             # Few visitors find anything: most are sent away by the minimum alone.
             lucky = (excess.amin(dim=1) <= 0).nonzero()[:, 0]
             excess = excess.index_select(0, lucky)
-            hit = (excess <= 0).view(-1).nonzero()[:, 0]
-            visitor = lucky.index_select(0, hit // room)
-            found.add(some.index_select(0, visitor), start + hit % room, excess.view(-1).index_select(0, hit))
+            visitor, member = (excess <= 0).nonzero().unbind(dim=1)
+            found.add(some[lucky[visitor]], start + member, excess[visitor, member])
     return found.positions(), spread
 
 

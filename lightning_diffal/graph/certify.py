@@ -13,7 +13,7 @@ from lightning_diffal.graph.precision import search_error, wide_dtype
 from lightning_diffal.graph.threads import side_by_side
 
 # Bytes of differences held at a time.
-DIFFERENCE_BYTES = 2**21
+DIFFERENCE_BYTES = 2**22
 
 
 def squared_distances(x: Float[Tensor, " b #m d"], y: Float[Tensor, "#b m d"]) -> Float[Tensor, "b m"]:
