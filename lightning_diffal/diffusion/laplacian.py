@@ -51,19 +51,20 @@ def conjugate_gradients(walk: Tensor, right: Float[Tensor, "n w"]) -> Float[Tens
     Cost: one product a round; rounds grow with the square root of the condition number. Memory: six times `right`.
     """
     solution, residual, direction = torch.zeros_like(right), right.clone(), right.clone()
-    energy = right.square().sum(dim=0)
+    along, product = torch.empty_like(right), torch.empty_like(right)
+    energy = torch.linalg.vector_norm(right, dim=0).square()
     enough = TOLERANCE**2 * energy
     for _ in range(MOST_ROUNDS):
         running = energy > enough
         if not bool(running.any()):
             break
-        along = torch.addmm(direction, walk, direction, alpha=-1)
+        torch.addmm(direction, walk, direction, alpha=-1, out=along)
         # A column that has arrived stands still: its energy may have underflowed to 0 / 0.
-        step = torch.where(running, energy / (direction * along).sum(dim=0), 0.0)
+        step = torch.where(running, energy / torch.mul(direction, along, out=product).sum(dim=0), 0.0)
         solution.addcmul_(step, direction)
         residual.addcmul_(step, along, value=-1)
-        before, energy = energy, residual.square().sum(dim=0)
-        direction.mul_(torch.where(running, energy / before, 0.0)).add_(residual)
+        before, energy = energy, torch.linalg.vector_norm(residual, dim=0).square()
+        torch.addcmul(residual, torch.where(running, energy / before, 0.0), direction, out=direction)
     return solution
 
 
