@@ -78,52 +78,58 @@ class Surroundings:
 
 def first_look(cells: Cells, of: Int[Tensor, " r"], count: int) -> Surroundings:
     near = cells.center_distance.topk(min(NEAR_CELLS, len(cells.center)), largest=False).indices  # (m, near)
-    gathered = cells.size[near].cumsum(dim=1)
-    last = (gathered < max(FIRST_LOOK, 16 * count)).sum(dim=1, keepdim=True).clamp_max_(near.shape[1] - 1)
-    around = torch.arange(near.shape[1], device=near.device) <= last  # (m, near): whether it is looked at
-    points = gathered.gather(1, last)[:, 0]  # in the cells that are looked at
-    room = points + -points % GROUP
+    size = cells.size[near]
+    before = size.cumsum(dim=1) - size
+    size.masked_fill_(before >= max(FIRST_LOOK, 16 * count), 0)  # who has enough looks no farther
     begin, end = (torch.searchsorted(of, edge) for edge in (cells.start, cells.start + cells.size))
-    looking = (points >= count) & (begin < end)
-    seen = torch.zeros_like(cells.center_distance, dtype=torch.bool).scatter_(1, near, around & looking[:, None])
+    points = size.sum(dim=1)
+    looks = (points >= count) & (begin < end)
+    seen = torch.zeros_like(cells.center_distance, dtype=torch.bool).scatter_(1, near, (size > 0) & looks[:, None])
     position = torch.zeros(len(of), count, dtype=torch.long, device=of.device)
     # No two points are farther apart than this makes them; it stays where too few were near.
-    nearness_found = (2 * cells.norm.amax().square()).expand(position.shape).clone()
-    first_row, last_row, widths, slots, lookers = (
-        part.tolist() for part in (begin, end, room, run_starts(room), looking)
-    )
+    half = (2 * cells.norm.amax().square()).expand(position.shape).clone()
+    room = points + -points % GROUP
+    looking, first_row, last_row, slot, width = (one.tolist() for one in (looks, begin, end, run_starts(room), room))
 
     def look(first: int) -> None:
-        # What is around some cells, gathered for all of them: operations are few and large.
-        some = slice(first, min(first + at_once, len(near)))
-        others = near.new_zeros(sum(widths[some]))
-        filled = run_positions(run_starts(room[some]), points[some])
-        seen_here = near[some][around[some]]
-        others[filled] = run_positions(cells.start[seen_here], cells.size[seen_here])
-        candidates = cells.points.index_select(0, others).sub_(cells.center[some].repeat_interleave(room[some], dim=0))
-        half_square = torch.full_like(candidates[:, 0], float("inf"))
-        half_square[filled] = candidates.square().sum(dim=1)[filled] / 2
-        offset = cells.offset[of[first_row[first] : last_row[some.stop - 1]]]
+        stop = min(first + at_once, len(near))
+        others, candidates, half_square = around(cells, slice(first, stop), near, size, room)
+        offset = cells.offset[of[first_row[first] : last_row[stop - 1]]]
         tile = new_tile(cells)
-        for cell in range(first, some.stop):
-            if not lookers[cell]:
+        for cell in range(first, stop):
+            if not looking[cell]:
                 continue
-            part = slice(slots[cell] - slots[first], slots[cell] - slots[first] + widths[cell])
-            for rows in split(first_row[cell], last_row[cell], len(tile) // widths[cell]):
+            there = slice(slot[cell] - slot[first], slot[cell] - slot[first] + width[cell])
+            for rows in split(first_row[cell], last_row[cell], len(tile) // width[cell]):
                 here = offset[rows.start - first_row[first] : rows.stop - first_row[first]]
                 # |y|²/2 - x·y, both from this cell's center: half the squared distance, less |x|²/2.
-                nearness = part_of(tile, len(here), widths[cell])
-                torch.addmm(half_square[part], here, candidates[part].T, alpha=-1, out=nearness)
+                nearness = part_of(tile, len(here), width[cell])
+                torch.addmm(half_square[there], here, candidates[there].T, alpha=-1, out=nearness)
                 place = smallest(nearness, count)
-                position[rows] = others[part].take(place)
-                nearness_found[rows] = nearness.gather(1, place)
+                position[rows], half[rows] = others[there].take(place), nearness.gather(1, place)
 
-    at_once = max(
-        1, min(-(-len(near) // (8 * cores(near.device))), TILE_ENTRIES // (max(widths) * cells.points.shape[1]))
-    )
+    fit = TILE_ENTRIES // (max(width) * cells.points.shape[1])
+    at_once = max(1, min(fit, -(-len(near) // (8 * cores(near.device)))))
     side_by_side(look, range(0, len(near), at_once), near.device)
-    distance = nearness_found.mul_(2).add_(cells.offset[of].square().sum(dim=1, keepdim=True))
+    distance = half.mul_(2).add_(cells.offset[of].square().sum(dim=1, keepdim=True))
     return Surroundings(of, position, distance.clamp_min_(0), seen)
+
+
+def around(
+    cells: Cells, some: slice, near: Int[Tensor, "m near"], size: Int[Tensor, "m near"], room: Int[Tensor, " m"]
+) -> tuple[Int[Tensor, " p"], Float[Tensor, "p d"], Float[Tensor, " p"]]:
+    """What is around some cells: positions, points from the center of the cell, and half their squared norms.
+
+    One cell follows the other, each filled up to its room with points that are infinitely far. All are gathered at
+    once: threads get in each other's way with every operation, and least where those are few and large.
+    """
+    filled = run_positions(run_starts(room[some]), size[some].sum(dim=1))
+    others = near.new_zeros(int(room[some].sum()))
+    others[filled] = run_positions(cells.start[near[some]].flatten(), size[some].flatten())
+    candidates = cells.points.index_select(0, others).sub_(cells.center[some].repeat_interleave(room[some], dim=0))
+    half_square = torch.full_like(candidates[:, 0], float("inf"))
+    half_square[filled] = candidates.square().sum(dim=1)[filled] / 2
+    return others, candidates, half_square
 
 
 def nearest_of_rows(
