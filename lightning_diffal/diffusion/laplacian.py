@@ -22,7 +22,7 @@ class Laplacian:
         self.weight = graph.weight.to(wide_dtype(graph.device))
         if gamma is not None:
             self.weight = self.between(gamma)
-        self.degree = self.walked(torch.ones_like(self.weight[: graph.num_nodes, None]))
+        self.degree = self.walked(self.weight.new_ones(graph.num_nodes, 1))
 
     def between(self, factor: Float[Tensor, " n"]) -> Float[Tensor, " e"]:
         """f_i W_ij f_j."""

@@ -17,8 +17,8 @@ AT_A_TIME = 64
 class Classifier(L.LightningModule):
     """Cross entropy in training, exact accuracy over the whole test set in validation.
 
-    With networks and batches as small as the paper's, the loops and hooks around a step cost several times as much as
-    the step. So optimization is manual in Lightning's sense, and a batch of the loader is `AT_A_TIME` batches of
+    With networks and batches as small as the paper's, the loops and hooks around a step cost more than the step
+    itself. So optimization is manual in Lightning's sense, and a batch of the loader is `AT_A_TIME` batches of
     training, one step after another: the same points in the same order, and the same weights.
 
     Args:
