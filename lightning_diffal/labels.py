@@ -30,13 +30,14 @@ def check_labels(caller: str, labels: Tensor, num_nodes: int, num_classes: int, 
             f"{caller}(labels=...): labels are on {labels.device}, the graph is on {device}. Move one of them."
         )
     labels = labels.long()  # uint8 knows no -1 to compare with
+    if num_nodes == 0 or (int(labels.amin()) >= UNLABELED and int(labels.amax()) < num_classes):
+        return
     wrong = ((labels < UNLABELED) | (labels >= num_classes)).nonzero()[:, 0]
-    if len(wrong):
-        first = int(wrong[0])
-        raise ValueError(
-            f"{caller}(labels=...): {len(wrong)} of {num_nodes} labels are outside [{UNLABELED}, {num_classes}), "
-            f"the first is {int(labels[first])} at index {first}. Classes count from 0; unlabeled is {UNLABELED}."
-        )
+    first = int(wrong[0])
+    raise ValueError(
+        f"{caller}(labels=...): {len(wrong)} of {num_nodes} labels are outside [{UNLABELED}, {num_classes}), "
+        f"the first is {int(labels[first])} at index {first}. Classes count from 0; unlabeled is {UNLABELED}."
+    )
 
 
 @checks_its_arguments

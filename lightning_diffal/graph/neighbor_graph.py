@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import Progress, check_count, checks_its_arguments
 from lightning_diffal.graph.halo import Halo, halo_of
-from lightning_diffal.graph.precision import wide_dtype
+from lightning_diffal.graph.precision import surely_finite, wide_dtype
 from lightning_diffal.graph.search import Backend, default_neighbors, nearest_neighbors
 from lightning_diffal.graph.share import Share
 from lightning_diffal.ranks import ALONE, Ranks
@@ -183,8 +183,7 @@ def check_embeddings(embeddings: Float[Tensor, "n d"]) -> None:
         )
     if len(embeddings) == 0:
         raise ValueError("build_graph(embeddings=...): the pool is empty, shape (0, d) was given.")
-    # A sum is finite only if all its terms are; a look at every row would take longer, and finds out only which.
-    if bool(embeddings.sum(dtype=wide_dtype(embeddings.device)).isfinite()):
+    if surely_finite(embeddings):
         return
     wrong = (~embeddings.isfinite().all(dim=1)).nonzero()[:, 0]
     if len(wrong):

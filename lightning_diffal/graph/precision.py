@@ -16,6 +16,14 @@ def wide_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
+def surely_finite(values: Float[Tensor, "..."]) -> bool:
+    """Whether no NaN or infinity is among them, by one sum, which is finite only if all its terms are.
+
+    A look at each of them takes several times as long. It is needed where this is False: a sum may also overflow.
+    """
+    return bool(values.sum(dtype=wide_dtype(values.device)).isfinite())
+
+
 def search_error(
     spread: Float[Tensor, " b"], norm: Float[Tensor, " b"], squared_distance: Float[Tensor, "*a b"], dimensions: int
 ) -> Float[Tensor, "*a b"]:

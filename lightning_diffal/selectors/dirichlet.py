@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.diffusion.laplacian import Laplacian
-from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
+from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.selectors.score import ScoreSelector
 from lightning_diffal.selectors.selector import Snapshot
@@ -52,10 +52,7 @@ class DirichletSelector(ScoreSelector):
                 raise ValueError(f"DirichletSelector({name}={value!r}): a positive number is needed.")
 
     def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
-        with watch.stage("graph"):
-            graph = build_graph(
-                snapshot.points, self.neighbors, symmetric=True, progress=watch.counted, ranks=snapshot.ranks
-            ).gathered()
+        graph = snapshot.symmetric_graph(self.neighbors, watch)
         with watch.stage("score"):
             alpha = self.prior + votes(graph, snapshot.labels, snapshot.num_classes, self.tau)
             total = alpha.sum(dim=1)

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
-from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
+from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.selectors.score import ScoreSelector, in_order, take_lowest
 from lightning_diffal.selectors.selector import Query, Snapshot
 from lightning_diffal.watch import Watch
@@ -51,10 +51,7 @@ class LocalMaxSelector:
     def __call__(self, snapshot: Snapshot, size: int, *, watch: Watch | None = None) -> Query:
         watch = watch or Watch()
         scores = self.of.score(snapshot, watch)
-        with watch.stage("graph"):
-            graph = build_graph(
-                snapshot.points, self.neighbors, progress=watch.counted, ranks=snapshot.ranks
-            ).gathered()
+        graph = snapshot.symmetric_graph(self.neighbors, watch)
         with watch.stage("query"):
             return spread_lowest(scores, snapshot.unlabeled, size, graph)
 
@@ -77,5 +74,4 @@ def local_lowest(rank: Int[Tensor, " n"], graph: NeighborGraph) -> Bool[Tensor, 
     """Where the rank is lower than at all nodes that an edge joins with it."""
     around = torch.full_like(rank, len(rank))
     around.scatter_reduce_(0, graph.source, rank[graph.col], "amin")
-    around.scatter_reduce_(0, graph.col, rank[graph.source], "amin")
     return rank < around

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.diffusion.laplacian import Laplacian, components
-from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
+from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.selectors.score import ScoreSelector
 from lightning_diffal.selectors.selector import Snapshot
@@ -53,10 +53,7 @@ class PoissonSelector(ScoreSelector):
             raise ValueError(f"PoissonSelector(tau={self.tau!r}): a number of at least 0 is needed.")
 
     def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
-        with watch.stage("graph"):
-            graph = build_graph(
-                snapshot.points, self.neighbors, symmetric=True, progress=watch.counted, ranks=snapshot.ranks
-            ).gathered()
+        graph = snapshot.symmetric_graph(self.neighbors, watch)
         tau = self.tau
         if self.decay and tau > TAU_FLOOR:
             past = max(0, len(snapshot.labeled) - snapshot.num_classes)

@@ -11,6 +11,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import checks_its_arguments
+from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
+from lightning_diffal.graph.precision import surely_finite
 from lightning_diffal.labels import UNLABELED, check_labels
 from lightning_diffal.ranks import ALONE, Ranks
 from lightning_diffal.watch import Watch
@@ -61,16 +63,17 @@ class Snapshot:
         check_labels("Snapshot", self.labels, len(self.labels), self.num_classes, self.labels.device)
         if self.embeddings is not None:
             self.check_rows("embeddings", self.embeddings, None)
-            refuse_rows("embeddings", ~self.embeddings.isfinite().all(dim=1))
+            refuse_rows("embeddings", self.embeddings, all_finite)
         if self.logits is not None:
             self.check_rows("logits", self.logits, self.num_classes)
             # A softmax is NaN where a logit is NaN or +inf, and where all of them are -inf.
-            refuse_rows("logits", self.logits.amax(dim=1).isfinite().logical_not_())
+            refuse_rows("logits", self.logits, lambda logits: logits.amax(dim=1).isfinite())
         if self.stochastic is not None:
             self.check_rows("stochastic.probabilities", self.stochastic.probabilities, self.num_classes)
-            refuse_rows("stochastic.probabilities", ~self.stochastic.probabilities.isfinite().all(dim=1))
-            self.check_rows("stochastic.expected_entropy", self.stochastic.expected_entropy[:, None], 1)
-            refuse_rows("stochastic.expected_entropy", ~self.stochastic.expected_entropy.isfinite())
+            refuse_rows("stochastic.probabilities", self.stochastic.probabilities, all_finite)
+            expected_entropy = self.stochastic.expected_entropy[:, None]
+            self.check_rows("stochastic.expected_entropy", expected_entropy, 1)
+            refuse_rows("stochastic.expected_entropy", expected_entropy, all_finite)
 
     def check_rows(self, name: str, part: Tensor, width: int | None) -> None:
         """Refuse a part that is not one row of numbers for each label, on the same device."""
@@ -100,12 +103,34 @@ class Snapshot:
         """The embeddings, in float32 if they came in half precision."""
         return in_full(have(self.embeddings, "embeddings"))
 
+    def symmetric_graph(self, neighbors: int | None, watch: Watch) -> NeighborGraph:
+        """The graph of the points, whole on every rank. Built once, however many selectors ask for it."""
+        if neighbors not in self.graphs:
+            with watch.stage("graph"):
+                graph = build_graph(
+                    self.points, neighbors, symmetric=True, progress=watch.counted, ranks=self.ranks
+                ).gathered()
+            self.graphs[neighbors] = graph
+        return self.graphs[neighbors]
 
-def refuse_rows(name: str, wrong: Bool[Tensor, " n"]) -> None:
-    rows = wrong.nonzero()[:, 0]
+    @cached_property
+    def graphs(self) -> dict[int | None, NeighborGraph]:
+        return {}
+
+
+def all_finite(part: Float[Tensor, "n m"]) -> Bool[Tensor, " n"]:
+    return part.isfinite().all(dim=1)
+
+
+def refuse_rows(
+    name: str, part: Float[Tensor, "n m"], right: Callable[[Float[Tensor, "n m"]], Bool[Tensor, " n"]]
+) -> None:
+    if surely_finite(part):
+        return
+    rows = (~right(part)).nonzero()[:, 0]
     if len(rows):
         raise ValueError(
-            f"Snapshot({name}=...): {len(rows)} of {len(wrong)} rows hold NaN or infinity, the first is row "
+            f"Snapshot({name}=...): {len(rows)} of {len(part)} rows hold NaN or infinity, the first is row "
             f"{int(rows[0])}. Did the training diverge, or a half-precision layer overflow?"
         )
 

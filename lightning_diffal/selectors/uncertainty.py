@@ -20,11 +20,13 @@ def confidence(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
 
 def margin(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
     """p₁ - p₂, the two largest probabilities; p₁ where there is one class only."""
-    best, where = probabilities.max(dim=1, keepdim=True)
-    if probabilities.shape[1] == 1:
-        return best[:, 0]
-    # Twice the largest is several times as fast as topk over short rows.
-    return (best - probabilities.scatter(1, where, -1.0).amax(dim=1, keepdim=True))[:, 0]
+    # Class by class is several times as fast as topk over short rows.
+    classes = probabilities.T.contiguous()
+    best, second = classes[0], torch.zeros_like(classes[0])
+    for other in classes[1:]:
+        second = torch.maximum(second, torch.minimum(best, other))
+        best = torch.maximum(best, other)
+    return best - second
 
 
 def entropy(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:

@@ -121,6 +121,16 @@ def test_equal_scores_are_told_apart_by_their_index():
     assert not (weights + weights.T)[indices][:, indices].any(), "no two are neighbors"
 
 
+def test_the_graph_of_a_snapshot_is_built_once():
+    snapshot, truth = snapshot_of(n=90)
+    ask(LocalMaxSelector(of=PoissonSelector(neighbors=6), neighbors=6), snapshot, 5, truth)
+    assert list(snapshot.graphs) == [6]
+    ask(LocalMaxSelector(of=DirichletSelector(neighbors=7), neighbors=6), snapshot, 5, truth)
+    assert list(snapshot.graphs) == [6, 7]
+    fresh = build_graph(snapshot.embeddings, 7, symmetric=True)
+    assert (dense(snapshot.graphs[7]) == dense(fresh)).all()
+
+
 def test_local_max_passes_on_what_its_score_needs():
     assert LocalMaxSelector(of=BALDSelector(passes=7)).needs == {"stochastic", "embeddings"}
     assert LocalMaxSelector(of=BALDSelector(passes=7)).passes == 7
