@@ -73,6 +73,9 @@ def parser() -> argparse.ArgumentParser:
             f"{study.name} {getattr(study, name)}" for study in STUDIES.values() if getattr(study, name)
         )
         runs.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", help=f"{meaning} ({defaults})")
+    runs.add_argument(
+        "--shrink-below", type=float, metavar="SHARE", help="δ of the diffusion, 0 to keep T (cifar10 0.1, svhn 0.1)"
+    )
     reports = commands.add_parser("report", help="one HTML page and figures from result files")
     reports.add_argument("results", type=Path, metavar="DIR", help="the folder that was --out of `run`")
     reports.add_argument("--out", type=Path, help="folder for the report; by default DIR/report")
@@ -88,6 +91,10 @@ def study_of(given: argparse.Namespace) -> Study:
             raise ValueError(f"--{name.replace('_', '-')} {value}: a whole number of at least 1 is needed.")
         if value is not None and getattr(study, name) is None:
             raise ValueError(f"--{name} {value}: this is a number of the checkerboard, not of {study.name}.")
+    if given.shrink_below is not None:
+        if not 0 <= given.shrink_below <= 1:
+            raise ValueError(f"--shrink-below {given.shrink_below}: a share of the pool in [0, 1] is needed.")
+        changes["shrink_below"] = given.shrink_below
     if given.dataset is not None and given.dataset != study.dataset:
         if study.squares is not None:
             raise ValueError(

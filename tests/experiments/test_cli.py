@@ -120,6 +120,8 @@ def test_seeds_are_outermost_and_settings_name_the_file(tmp_path):
     longer = runs_of(parser().parse_args([*TWO, "--epochs", "41", "--out", str(tmp_path)]))
     assert longer[0].result.name != runs[0].result.name
     assert longer[0].settings | {"epochs": 40} == runs[0].settings
+    shrinking = runs_of(parser().parse_args([*TWO, "--shrink-below", "0.2", "--out", str(tmp_path)]))
+    assert "shrink_below=0.2" in shrinking[0].settings["selector"]
     default = runs_of(parser().parse_args(["run", "checkerboard", "--seeds", "1"]))
     assert [run.selector for run in default][:2] == ["diffusion", "random"]
     assert len(default) == 8
@@ -142,6 +144,7 @@ def test_another_data_set_is_a_study_of_its_own(tmp_path):
         (["checkerboard", "--workers", "-1"], "--workers -1"),
         (["checkerboard", "--query-size", "0"], "--query-size 0"),
         (["checkerboard", "--budget", "3"], "--budget 3: the first labels are 8 already"),
+        (["checkerboard", "--shrink-below", "1.5"], "--shrink-below 1.5: a share of the pool in [0, 1]"),
         (["checkerboard", "--dataset", "mnist"], "--dataset mnist: the checkerboard is drawn"),
         (["mnist-fc", "--squares", "4"], "--squares 4: this is a number of the checkerboard"),
         (["mnist-fc", "--data", "NOWHERE"], "--data NOWHERE: there is no such folder. It should hold mnist.npz"),
