@@ -1,8 +1,10 @@
 """The tables of the documentation are what is computed."""
 
 import runpy
+from collections import defaultdict
 from pathlib import Path
 
+from lightning_diffal.experiments.report.sections import canonical, shared_settings
 from lightning_diffal.experiments.results import read_results
 from lightning_diffal.experiments.table import table
 
@@ -17,7 +19,9 @@ def test_the_model_in_the_documentation_is_the_one_that_is_computed():
 def test_the_results_in_the_readme_are_those_of_the_result_files():
     readme = (ROOT / "README.md").read_text()
     results = read_results(ROOT / "docs" / "results")
-    studies = {result.study for result in results}
-    assert "mnist-fc" in studies
-    for study in studies:
-        assert table([result for result in results if result.study == study]) in readme, study
+    assert "mnist-fc" in {result.study for result in results}
+    compared = defaultdict(list)
+    for result in results:
+        compared[result.study, canonical(shared_settings(result))].append(result)
+    for settings, runs in compared.items():
+        assert table(runs) in readme, settings
