@@ -134,11 +134,19 @@ class Data:
             noise = [rng.normal(size=self.logits.shape).astype(np.float32) for _ in range(PASSES)]
             self.passes = np.stack([softmax(self.logits + one) for one in noise])
         if selector == "poisson":
-            import torch  # noqa: PLC0415
+            self.graph = graph_of(self.embedding, folder / f"graph_{n}.pt")
 
-            from lightning_diffal import build_graph  # noqa: PLC0415
 
-            self.graph = build_graph(torch.from_numpy(self.embedding), NEIGHBORS, symmetric=True)
+def graph_of(embedding: Any, file: Path) -> Any:
+    """The graph that both sides are given, kept in a file: at a million points it takes minutes."""
+    import torch  # noqa: PLC0415
+
+    from lightning_diffal import NeighborGraph, build_graph  # noqa: PLC0415
+
+    if not file.exists():
+        graph = build_graph(torch.from_numpy(embedding), NEIGHBORS, symmetric=True)
+        torch.save((graph.crow, graph.col, graph.weight), file)
+    return NeighborGraph(*torch.load(file))
 
 
 def softmax(logits: Any) -> Any:
