@@ -44,4 +44,10 @@ SELECTORS: dict[str, Maker] = OF_THE_PAPER | {
     "poisson": lambda study: PoissonSelector(neighbors=study.neighbors),
     "dirichlet": lambda study: DirichletSelector(neighbors=study.neighbors),
     "localmax": lambda study: LocalMaxSelector(of=MarginSelector(), neighbors=study.neighbors),
+    "localmax-poisson": lambda study: LocalMaxSelector(
+        of=PoissonSelector(neighbors=study.neighbors), neighbors=study.neighbors
+    ),
+    "localmax-dirichlet": lambda study: LocalMaxSelector(
+        of=DirichletSelector(neighbors=study.neighbors), neighbors=study.neighbors
+    ),
 }

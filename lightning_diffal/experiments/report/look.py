@@ -54,6 +54,8 @@ LOOKS = {
     "poisson": Look("orange", SOLID, "square"),
     "dirichlet": Look("orange", DASHED, "up"),
     "localmax": Look("orange", DOTTED, "diamond"),
+    "localmax-poisson": Look("orange", SOLID, "cross"),
+    "localmax-dirichlet": Look("orange", DASHED, "plus"),
 }
 OTHERS = [Look("grey", dash, marker) for marker in ("plus", "cross", "down") for dash in (SOLID, DASHED, DOTTED)]
 
