@@ -21,7 +21,7 @@ def surely_finite(values: Float[Tensor, "..."]) -> bool:
 
     A look at each of them takes several times as long. It is needed where this is False: a sum may also overflow.
     """
-    return bool(values.sum(dtype=wide_dtype(values.device)).isfinite())
+    return bool(values.sum().isfinite())
 
 
 def search_error(

@@ -96,7 +96,7 @@ class Snapshot:
 
     @property
     def probabilities(self) -> Float[Tensor, "n c"]:
-        return in_full(have(self.logits, "logits")).softmax(dim=1)
+        return softmax(have(self.logits, "logits"))
 
     @property
     def points(self) -> Float[Tensor, "n d"]:
@@ -137,6 +137,10 @@ def refuse_rows(
 
 def in_full(value: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     return value if value.dtype in (torch.float32, torch.float64) else value.float()
+
+
+def softmax(logits: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
+    return in_full(logits).softmax(dim=1)
 
 
 def have(value: Part | None, name: str) -> Part:

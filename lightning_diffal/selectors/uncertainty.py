@@ -9,8 +9,11 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.selectors.score import ScoreSelector
-from lightning_diffal.selectors.selector import Snapshot, have
+from lightning_diffal.selectors.selector import Snapshot, have, softmax
 from lightning_diffal.watch import Watch
+
+# Probabilities held at a time, which stay in the cache.
+BLOCK_ENTRIES = 2**17
 
 
 def confidence(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
@@ -57,9 +60,10 @@ class ProbabilitySelector(ScoreSelector):
 
     def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
         with watch.stage("score"):
-            if self.passes is None:
-                return self.sureness(snapshot.probabilities)
-            return self.sureness(have(snapshot.stochastic, "stochastic").probabilities)
+            if self.passes is not None:
+                return self.sureness(have(snapshot.stochastic, "stochastic").probabilities)
+            blocks = have(snapshot.logits, "logits").split(max(1, BLOCK_ENTRIES // snapshot.num_classes))
+            return torch.cat([self.sureness(softmax(block)) for block in blocks])
 
     @abstractmethod
     def sureness(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
