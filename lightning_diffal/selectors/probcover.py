@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.graph.precision import FLOAT32_ROUNDING, full_float32
-from lightning_diffal.selectors.draw import permutation
+from lightning_diffal.selectors.draw import some
 from lightning_diffal.selectors.kmeans import kmeans
 from lightning_diffal.selectors.score import in_order
 from lightning_diffal.selectors.selector import Query, Snapshot
@@ -70,7 +70,7 @@ class ProbCoverSelector:
                     radius = pure_radius(points, home, self.purity, generator)
             counted = torch.arange(len(points), device=points.device)
             if len(points) > self.counted:
-                counted = permutation(len(points), generator, points.device)[: self.counted]
+                counted = some(self.counted, len(points), generator, points.device)
             with watch.stage("counts"):
                 cover = Cover(points, counted, radius)
                 cover.add(snapshot.labeled)
@@ -131,7 +131,7 @@ def pure_radius(
 
     A ball is pure up to the distance of the nearest point of another cluster, so δ is a quantile of those.
     """
-    judged = permutation(len(points), generator, points.device)[:JUDGED]
+    judged = some(JUDGED, len(points), generator, points.device)
     nearest = torch.full_like(points[judged, 0], float("inf"))
     for start in range(0, len(points), max(1, TILE_ENTRIES // len(judged))):
         part = slice(start, start + max(1, TILE_ENTRIES // len(judged)))

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from lightning_diffal.selectors.draw import permutation
+from lightning_diffal.selectors.draw import some
 from lightning_diffal.selectors.score import in_order
 from lightning_diffal.selectors.selector import Query, Snapshot
 
@@ -18,5 +18,5 @@ class RandomSelector:
 
     def __call__(self, snapshot: Snapshot, size: int, *, generator: torch.Generator) -> Query:
         unlabeled = snapshot.unlabeled
-        chosen = permutation(len(unlabeled), generator, unlabeled.device)[:size]
+        chosen = some(size, len(unlabeled), generator, unlabeled.device)
         return in_order(unlabeled[chosen], torch.full(chosen.shape, float("nan"), device=chosen.device))

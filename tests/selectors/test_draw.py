@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from lightning_diffal.selectors import draw
-from lightning_diffal.selectors.draw import permutation, plus_plus, proportional
+from lightning_diffal.selectors.draw import plus_plus, proportional, some
 
 
 @pytest.mark.parametrize("block", [2, 3, 1024])
@@ -15,10 +15,14 @@ def test_places_are_drawn_as_often_as_they_weigh(block, monkeypatch):
     assert share.tolist() == pytest.approx((weight / 10).tolist(), abs=0.05)  # four standard deviations
 
 
-def test_a_permutation_holds_every_number_once():
-    order = permutation(50, torch.Generator().manual_seed(0), torch.device("cpu"))
-    assert sorted(order.tolist()) == list(range(50))
-    assert order.tolist() != list(range(50))
+def test_some_numbers_are_different_ones_and_all_of_them_at_most():
+    def drawn(size):
+        return some(size, 50, torch.Generator().manual_seed(0), torch.device("cpu"))
+
+    assert sorted(drawn(60).tolist()) == list(range(50))
+    assert drawn(60).tolist() != list(range(50))
+    assert drawn(9).tolist() == drawn(60)[:9].tolist()
+    assert drawn(9).dtype == torch.long
 
 
 def line(points):
