@@ -71,7 +71,7 @@ def spread_lowest(scores: Float[Tensor, " n"], unlabeled: Int[Tensor, " u"], siz
 
 
 def local_lowest(rank: Int[Tensor, " n"], graph: NeighborGraph) -> Bool[Tensor, " n"]:
-    """Where the rank is lower than at all nodes that an edge joins with it."""
+    """Where the rank is lower than at all neighbors on a symmetric graph."""
     around = torch.full_like(rank, len(rank))
     around.scatter_reduce_(0, graph.source, rank[graph.col], "amin")
     return rank < around

@@ -6,6 +6,7 @@ import torch
 from scipy.stats import entropy as scipy_entropy
 
 from lightning_diffal import BALDSelector, EntropySelector, MarginSelector, UncertaintySelector
+from lightning_diffal.selectors import uncertainty
 from lightning_diffal.selectors.uncertainty import confidence, entropy, margin
 from tests.selectors.test_contract import ask, snapshot_of, stochastic_of
 
@@ -37,6 +38,16 @@ def test_the_order_is_that_of_numpy_over_either_source(selector, measure, passes
     query = ask(selector(passes=passes), snapshot, 30, truth)
     assert query.indices.tolist() == expected
     assert query.scores.tolist() == pytest.approx(scores[expected], abs=1e-6)
+
+
+@pytest.mark.parametrize("selector", [selector for selector, _ in MEASURES])
+def test_blocks_of_the_pool_are_scored_as_the_whole(monkeypatch, selector):
+    snapshot, truth = snapshot_of(n=200)
+    whole = ask(selector(), snapshot, 30, truth)
+    monkeypatch.setattr(uncertainty, "BLOCK_ENTRIES", 50)  # 16 rows of three classes
+    blocks = ask(selector(), snapshot, 30, truth)
+    assert torch.equal(blocks.indices, whole.indices)
+    assert torch.equal(blocks.scores, whole.scores)
 
 
 def test_dropout_changes_the_choice():
