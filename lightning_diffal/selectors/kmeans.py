@@ -30,8 +30,8 @@ def kmeans(points: Float[Tensor, "n d"], clusters: int, generator: torch.Generat
     if len(points) > POINTS_PER_CLUSTER * clusters:
         sample = points[some(POINTS_PER_CLUSTER * clusters, len(points), generator, points.device)]
 
-    def square_distance_to(some: Int[Tensor, " t"]) -> Float[Tensor, "s t"]:
-        return torch.cdist(sample, sample[some], compute_mode="donot_use_mm_for_euclid_dist").square_()
+    def square_distance_to(places: Int[Tensor, " t"]) -> Float[Tensor, "s t"]:
+        return torch.cdist(sample, sample[places], compute_mode="donot_use_mm_for_euclid_dist").square_()
 
     first = some(1, len(sample), generator, points.device)
     chosen, _ = plus_plus(first, min(clusters, len(sample)), square_distance_to, generator, TRIALS)
