@@ -46,7 +46,7 @@ class NeighborGraph:
         # Sparse products trust these without looking.
         if int(self.crow[0]) != 0 or int(self.crow[-1]) != len(self.col) or bool((self.crow.diff() < 0).any()):
             raise ValueError(f"NeighborGraph: crow must rise from 0 to the number of edges, {len(self.col)}.")
-        if len(self.col) and not 0 <= int(self.col.amin()) <= int(self.col.amax()) < self.num_nodes:
+        if len(self.col) and not 0 <= int(self.col.min()) <= int(self.col.max()) < self.num_nodes:
             raise ValueError(f"NeighborGraph: every col must be a node, in [0, {self.num_nodes}).")
         if not bool((self.weight > 0).all()):
             raise ValueError("NeighborGraph: every weight must be a positive number.")

@@ -1,5 +1,6 @@
 """How exact the arithmetic is: what is summed wide, and how far a float32 search can be wrong."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,7 +22,7 @@ def surely_finite(values: Float[Tensor, "..."]) -> bool:
 
     A look at each of them takes several times as long. It is needed where this is False: a sum may also overflow.
     """
-    return bool(values.sum().isfinite())
+    return math.isfinite(float(values.sum()))
 
 
 def search_error(

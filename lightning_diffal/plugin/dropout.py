@@ -9,6 +9,8 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
+from lightning_diffal.selectors.uncertainty import entropy
+
 log = logging.getLogger(__name__)
 
 DROPOUT = nn.modules.dropout._DropoutNd
@@ -54,16 +56,16 @@ class DropoutPasses:
 
     def averaged(self, run: Callable[[], Any], rows: int) -> tuple[Tensor, Tensor]:
         """The mean softmax and the mean entropy of all passes: sums only, so that memory does not grow with them."""
-        mean = entropy = torch.zeros(())
+        mean = mean_entropy = torch.zeros(())
         done = 0
         with self.awake():
             while done < self.passes:
                 logits = self.repeated(run, rows, self.passes - done if self.together else 1)
                 probabilities = logits.float().softmax(dim=2)
                 mean = mean.to(probabilities) + probabilities.sum(dim=0)
-                entropy = entropy.to(probabilities) + torch.special.entr(probabilities).sum(dim=(0, 2))
+                mean_entropy = mean_entropy.to(probabilities) + entropy(probabilities).sum(dim=0)
                 done += len(logits)
-        return mean / self.passes, entropy / self.passes
+        return mean / self.passes, mean_entropy / self.passes
 
     @contextmanager
     def awake(self) -> Iterator[None]:

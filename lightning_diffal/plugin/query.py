@@ -1,6 +1,5 @@
 """From a fitted model to the labels of the points it should learn next."""
 
-import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from lightning_diffal.plugin.shards import gathered, ranks_of, rows_of_rank
 from lightning_diffal.pool.fingerprint import length_of, looks_random
 from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.randomness import seed_of, seeded
-from lightning_diffal.selectors.selector import AnySelector, Query, Snapshot, choose, have, needs_of
+from lightning_diffal.selectors.selector import AnySelector, Query, Snapshot, choose, have, needs_of, parameters_of
 from lightning_diffal.watch import Watch
 
 
@@ -36,7 +35,7 @@ class Questioner:
     def ask(self, trainer: Any, module: Any, run: Run, size: int, watch: Watch) -> tuple[Query, list[int]]:
         """Embed the pool, let the selector choose, ask the oracle. Indices are the dataset's own."""
         rows = torch.tensor(run.candidates)
-        asks = "answer" in inspect.signature(self.selector).parameters
+        asks = "answer" in parameters_of(self.selector)
         needs = needs_of(self.selector) | ({"logits"} if asks and not run.oracle.immediate else set())
         seed = seed_of(self.seed, len(run.ledger.records))
         with seeded(seed):
@@ -52,7 +51,7 @@ class Questioner:
             queries_before=sum(record.unreached is not None for record in run.ledger.records),
             ranks=ranks_of(trainer),
         )
-        sheet = AnswerSheet(run.answers, rows, min(size, len(snapshot.unlabeled)))
+        sheet = AnswerSheet(run.answers, rows, min(size, snapshot.num_unlabeled))
         # People are asked for the whole batch at once; until then the model's own prediction stands in.
         answer = sheet if run.oracle.immediate else lambda places: have(snapshot.logits, "logits")[places].argmax(dim=1)
         generator = torch.Generator(device).manual_seed(seed)

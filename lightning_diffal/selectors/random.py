@@ -17,6 +17,5 @@ class RandomSelector:
     needs: ClassVar[frozenset[str]] = frozenset()
 
     def __call__(self, snapshot: Snapshot, size: int, *, generator: torch.Generator) -> Query:
-        unlabeled = snapshot.unlabeled
-        chosen = some(size, len(unlabeled), generator, unlabeled.device)
-        return in_order(unlabeled[chosen], torch.full(chosen.shape, float("nan"), device=chosen.device))
+        places = some(size, snapshot.num_unlabeled, generator, snapshot.labels.device)
+        return in_order(snapshot.unlabeled_at(places), torch.full(places.shape, float("nan"), device=places.device))

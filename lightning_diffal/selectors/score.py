@@ -15,7 +15,7 @@ def take_lowest(scores: Float[Tensor, " n"], unlabeled: Int[Tensor, " u"], size:
     size = min(size, len(unlabeled))
     if size == 0:
         return Query.empty(scores)
-    candidates = scores[unlabeled]
+    candidates = scores.index_select(0, unlabeled)
     # All that are as low as the last one, since topk picks among equal ones as it likes.
     place = (candidates <= candidates.topk(size, largest=False).values[-1]).nonzero()[:, 0]
     place = place[candidates[place].argsort(stable=True)][:size]

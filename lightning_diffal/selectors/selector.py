@@ -1,9 +1,10 @@
 """What a selector is given, and what it answers with."""
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from types import FunctionType
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import torch
@@ -93,6 +94,15 @@ class Snapshot:
     @cached_property
     def unlabeled(self) -> Int[Tensor, " u"]:
         return (self.labels == UNLABELED).nonzero()[:, 0]
+
+    @cached_property
+    def num_unlabeled(self) -> int:
+        return len(self.labels) - len(self.labeled)
+
+    def unlabeled_at(self, places: Int[Tensor, " b"]) -> Int[Tensor, " b"]:
+        """`unlabeled[places]`, without a list of them all: there are many, and few labeled ones to step over."""
+        unlabeled_before = self.labeled - torch.arange(len(self.labeled), device=self.labels.device)
+        return places + torch.searchsorted(unlabeled_before, places, right=True)
 
     @property
     def probabilities(self) -> Float[Tensor, "n c"]:
@@ -209,6 +219,20 @@ def needs_of(selector: AnySelector) -> frozenset[str]:
     return frozenset(needs)
 
 
+def parameters_of(selector: AnySelector) -> Mapping[str, inspect.Parameter]:
+    """What a selector can be called with."""
+    call = type(selector).__call__
+    if not isinstance(call, FunctionType) or hasattr(selector, "__wrapped__"):
+        return inspect.signature(selector).parameters
+    return parameters_of_call(call)
+
+
+@lru_cache
+def parameters_of_call(call: FunctionType) -> Mapping[str, inspect.Parameter]:
+    """Looked up once for a class, which takes as long as drawing a hundred points of ten thousand."""
+    return inspect.signature(call).parameters
+
+
 @checks_its_arguments
 def choose(
     selector: AnySelector,
@@ -220,19 +244,19 @@ def choose(
     watch: Watch,
 ) -> Query:
     """Ask a selector for `size` points, or all that are left, and refuse what is not that many unlabeled ones."""
-    size = min(size, len(snapshot.unlabeled))
+    size = min(size, snapshot.num_unlabeled)
     if size == 0:
         return unscored([], snapshot)
     extras: dict[str, Any] = {"answer": answer, "generator": generator, "watch": watch}
-    parameters = inspect.signature(selector).parameters
+    parameters = parameters_of(selector)
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         extras = {name: value for name, value in extras.items() if name in parameters}
     given = selector(snapshot, size, **extras)
     query = given if isinstance(given, Query) else unscored(given, snapshot)
-    indices = query.indices
-    inside = bool(((indices >= 0) & (indices < len(snapshot.labels))).all())
-    fresh = inside and bool((snapshot.labels[indices] == UNLABELED).all())
-    if indices.shape != (size,) or not fresh or len(indices.unique()) != size:
+    indices, places = query.indices, query.indices.flatten().tolist()
+    inside = not places or 0 <= min(places) <= max(places) < len(snapshot.labels)
+    fresh = inside and set(snapshot.labels[indices].flatten().tolist()) <= {UNLABELED}
+    if indices.shape != (size,) or not fresh or len(set(places)) != size:
         what = "an index outside the pool" if not inside else "labeled points" if not fresh else "points twice"
         what = f"{tuple(indices.shape)} indices" if indices.shape != (size,) else what
         raise ValueError(

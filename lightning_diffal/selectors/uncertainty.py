@@ -9,11 +9,19 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.selectors.score import ScoreSelector
-from lightning_diffal.selectors.selector import Snapshot, have, softmax
+from lightning_diffal.selectors.selector import Snapshot, have, in_full
 from lightning_diffal.watch import Watch
 
 # Probabilities held at a time, which stay in the cache.
 BLOCK_ENTRIES = 2**17
+# Torch is slow over rows shorter than this, several times slower than class by class.
+SHORT_ROW = 64
+
+
+def probabilities_of(logits: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
+    """Their softmax, in memory class by class where there are few."""
+    logits = in_full(logits)
+    return logits.T.contiguous().softmax(dim=0).T if logits.shape[1] < SHORT_ROW else logits.softmax(dim=1)
 
 
 def confidence(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
@@ -23,7 +31,9 @@ def confidence(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
 
 def margin(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
     """p₁ - p₂, the two largest probabilities; p₁ where there is one class only."""
-    # Class by class is several times as fast as topk over short rows.
+    if probabilities.shape[1] >= SHORT_ROW:
+        largest = probabilities.topk(2, dim=1).values
+        return largest[:, 0] - largest[:, 1]
     classes = probabilities.T.contiguous()
     best, second = classes[0], torch.zeros_like(classes[0])
     for other in classes[1:]:
@@ -32,10 +42,11 @@ def margin(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
     return best - second
 
 
-def entropy(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
-    """-Σ_c p_c ln p_c, in nats."""
-    terms: Tensor = torch.special.entr(probabilities)
-    return terms.sum(dim=1)
+def entropy(probabilities: Float[Tensor, "*a c"]) -> Float[Tensor, "*a"]:
+    """-Σ_c p_c ln p_c, in nats, where 0 ln 0 = 0."""
+    # Half the time of torch.special.entr.
+    logarithm = probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log_()
+    return -(logarithm.mul_(probabilities).sum(dim=-1))
 
 
 @checks_its_arguments
@@ -63,7 +74,7 @@ class ProbabilitySelector(ScoreSelector):
             if self.passes is not None:
                 return self.sureness(have(snapshot.stochastic, "stochastic").probabilities)
             blocks = have(snapshot.logits, "logits").split(max(1, BLOCK_ENTRIES // snapshot.num_classes))
-            return torch.cat([self.sureness(softmax(block)) for block in blocks])
+            return torch.cat([self.sureness(probabilities_of(block)) for block in blocks])
 
     @abstractmethod
     def sureness(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:

@@ -1,6 +1,7 @@
 """What every selector keeps to, whatever it chooses by. A new selector is one line in the list."""
 
 import dataclasses
+from functools import update_wrapper
 
 import pytest
 import torch
@@ -226,6 +227,22 @@ def test_a_selector_gets_the_keywords_it_takes():
         return [int(i) for i in snapshot.unlabeled if answer(i[None])[0] == 0][:size]
 
     assert truth[ask(likes_zero, snapshot, 4, truth).indices].tolist() == [0] * 4
+
+
+def test_a_wrapped_selector_gets_the_keywords_it_takes():
+    snapshot, truth = snapshot_of()
+
+    class Told:
+        def __init__(self, selector):
+            update_wrapper(self, selector)
+
+        def __call__(self, *args, **keywords):
+            return self.__wrapped__(*args, **keywords)
+
+    def last(snapshot, size):
+        return snapshot.unlabeled[-size:]
+
+    assert ask(Told(last), snapshot, 4, truth).indices.tolist() == snapshot.unlabeled[-4:].tolist()
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+from collections import Counter
+
 import pytest
 import torch
 
@@ -21,8 +23,22 @@ def test_some_numbers_are_different_ones_and_all_of_them_at_most():
 
     assert sorted(drawn(60).tolist()) == list(range(50))
     assert drawn(60).tolist() != list(range(50))
-    assert drawn(9).tolist() == drawn(60)[:9].tolist()
-    assert drawn(9).dtype == torch.long
+    for size in (0, 1, 9, 12, 13, 40):  # up to 12 are drawn one by one
+        assert len(set(drawn(size).tolist())) == size
+        assert set(drawn(size).tolist()) <= set(range(50))
+        assert torch.equal(drawn(size), drawn(size))
+        assert drawn(size).dtype == torch.long
+
+
+@pytest.mark.parametrize("count", [4, 12, 16])
+def test_all_orders_of_some_numbers_are_equally_likely(count):
+    generator, orders = torch.Generator().manual_seed(0), Counter[tuple[int, ...]]()
+    for _ in range(200 * count * (count - 1)):
+        orders[tuple(some(2, count, generator, torch.device("cpu")).tolist())] += 1
+    assert len(orders) == count * (count - 1)
+    # Each order comes 200 times on average, with a standard deviation of 14.
+    assert min(orders.values()) > 200 - 70
+    assert max(orders.values()) < 200 + 70
 
 
 def line(points):

@@ -59,4 +59,13 @@ def test_logits_are_taken_as_logits_whatever_their_values():
     plain, truth = snapshot_of()
     given, _ = snapshot_of(logits=plain.probabilities)  # rows that sum to 1
     query = ask(MarginSelector(), given, 5, truth)
-    assert torch.equal(query.scores, margin(plain.probabilities.softmax(dim=1))[query.indices])
+    assert torch.allclose(query.scores, margin(plain.probabilities.softmax(dim=1))[query.indices], atol=1e-6)
+
+
+@pytest.mark.parametrize("labeled", [[], [0], [7], [0, 1, 2, 5, 7], [1, 2, 3, 4], list(range(7)), list(range(8))])
+def test_unlabeled_points_are_found_by_their_place(labeled):
+    labels = torch.full((8,), UNLABELED)
+    labels[labeled] = 1
+    snapshot = Snapshot(labels=labels, num_classes=2)
+    places = torch.arange(snapshot.num_unlabeled).flip(0)
+    assert snapshot.unlabeled_at(places).tolist() == [i for i in range(7, -1, -1) if i not in labeled]

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import entropy as scipy_entropy
 
-from lightning_diffal import BALDSelector, EntropySelector, MarginSelector, UncertaintySelector
+from lightning_diffal import UNLABELED, BALDSelector, EntropySelector, MarginSelector, Snapshot, UncertaintySelector
 from lightning_diffal.selectors import uncertainty
 from lightning_diffal.selectors.uncertainty import confidence, entropy, margin
 from tests.selectors.test_contract import ask, snapshot_of, stochastic_of
@@ -22,6 +22,23 @@ def test_the_measures_by_hand():
     assert confidence(PROBABILITIES).tolist() == pytest.approx([0.5, 0.6, 1.0, 0.4])
     assert margin(PROBABILITIES).tolist() == pytest.approx([0.0, 0.4, 1.0, 0.05])
     assert entropy(PROBABILITIES).tolist() == pytest.approx([math.log(2), 0.950271, 0.0, 1.080528], abs=1e-6)
+
+
+def test_the_entropy_of_what_cannot_be_is_nothing():
+    for dtype in (torch.float32, torch.float64):
+        assert entropy(torch.eye(3, dtype=dtype)).abs().tolist() == [0, 0, 0]
+        assert not entropy(torch.tensor([[1e-40, 1.0]], dtype=dtype)).isnan().any()
+
+
+@pytest.mark.parametrize("classes", [2, 63, 64, 200])
+@pytest.mark.parametrize(("selector", "measure"), MEASURES)
+def test_few_classes_and_many_are_measured_alike(classes, selector, measure):
+    logits = torch.randn(300, classes, generator=torch.Generator().manual_seed(0))
+    snapshot = Snapshot(labels=torch.full((300,), UNLABELED), num_classes=classes, logits=logits)
+    scores = measure(logits.double().softmax(dim=1).numpy())
+    query = selector()(snapshot, 20)
+    assert query.scores.tolist() == pytest.approx(scores[query.indices], abs=1e-6)
+    assert query.scores.tolist() == pytest.approx(np.sort(scores)[:20], abs=1e-6)
 
 
 def test_the_margin_of_one_class_is_its_probability():
