@@ -4,7 +4,8 @@ Every measurement is a process of its own, cold, with imports and data loaded be
 turns. What takes less than a second is done again in the same process, three times, and their median is the warm
 column: a process that has trained a network has made torch's first calls already. Peak memory is the process's own,
 above what it held once the data was loaded. A side that needs more memory or time than it is given is recorded as such,
-and the bench goes on. All begin with a model's logits and its embedding, or with the probabilities of its passes.
+and the bench goes on. All begin with a model's logits and its embedding, or with the probabilities of its passes, and
+with the labels known so far, in which those that choose by a score find the points without one.
 Results are appended to a file as they come, and what is in it is not measured again.
 
 Where both sides must choose the same points, the table says how many of them they share; where the choice has ties or
@@ -126,7 +127,7 @@ class Data:
     def __init__(self, selector: str, n: int, folder: Path) -> None:
         data = np.load(folder / f"data_{n}.npz")
         self.embedding, self.logits, self.known = data["embedding"], data["logits"], data["known"]
-        self.labeled, self.unlabeled = np.flatnonzero(self.known >= 0), np.flatnonzero(self.known < 0)
+        self.labeled, self.unlabeled = np.flatnonzero(self.known >= 0), self.find_unlabeled()
         self.passes: Any = None  # (passes, n, c)
         self.graph: Any = None
         if selector == "bald":
@@ -135,6 +136,9 @@ class Data:
             self.passes = np.stack([softmax(self.logits + one) for one in noise])
         if selector == "poisson":
             self.graph = graph_of(self.embedding, folder / f"graph_{n}.pt")
+
+    def find_unlabeled(self) -> Any:
+        return np.flatnonzero(self.known < 0)
 
 
 def graph_of(embedding: Any, file: Path) -> Any:
@@ -286,7 +290,12 @@ def small_text(name: str) -> Callable[[Data], Work]:
 
         strategy = getattr(module, name)()
         known = data.known[data.labeled]
-        return lambda: strategy.query(Model(), data.embedding, data.unlabeled, data.labeled, known, n=SIZE)
+
+        def work() -> Any:
+            unlabeled = data.find_unlabeled()  # as small-text's own learner does at every query
+            return strategy.query(Model(), data.embedding, unlabeled, data.labeled, known, n=SIZE)
+
+        return work
 
     return prepare
 
@@ -307,7 +316,8 @@ def baal(name: str) -> Callable[[Data], Work]:
 
         def work() -> Any:
             given = softmax(data.logits) if data.passes is None else np.moveaxis(data.passes, 0, 2)
-            return data.unlabeled[np.asarray(heuristic(given[data.unlabeled]))[:SIZE]]
+            unlabeled = data.find_unlabeled()  # as baal's own dataset does
+            return unlabeled[np.asarray(heuristic(given[unlabeled]))[:SIZE]]
 
         return work
 

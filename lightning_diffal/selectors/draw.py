@@ -2,7 +2,6 @@
 
 from array import array
 from collections.abc import Callable
-from itertools import islice
 
 import torch
 from jaxtyping import Float, Int
@@ -23,12 +22,12 @@ def some(size: int, count: int, generator: torch.Generator, device: torch.device
     """So many of the numbers below `count`, or all of them, in random order."""
     if not 0 < FEW * size <= count:
         return torch.randperm(count, generator=generator, device=generator.device)[:size].to(device)
-    # Shuffling all would take as long as the pool is large. Some numbers come twice: twice as many are enough.
+    # Shuffling all would take as long as the pool is large. Some numbers come twice, which half as many more make up for.
     drawn: dict[int, None] = {}
     while len(drawn) < size:
-        more = torch.randint(count, (2 * size,), generator=generator, device=generator.device)
+        more = torch.randint(count, (size + size // 2 + 1,), generator=generator, device=generator.device)
         drawn |= dict.fromkeys(more.tolist())
-    return torch.frombuffer(array("q", islice(drawn, size)), dtype=torch.long).to(device)
+    return torch.frombuffer(array("q", list(drawn)[:size]), dtype=torch.long).to(device)
 
 
 def proportional(weight: Float[Tensor, " n"], count: int, generator: torch.Generator) -> Int[Tensor, " count"]:
