@@ -22,7 +22,7 @@ def some(size: int, count: int, generator: torch.Generator, device: torch.device
     """So many of the numbers below `count`, or all of them, in random order."""
     if not 0 < FEW * size <= count:
         return torch.randperm(count, generator=generator, device=generator.device)[:size].to(device)
-    # Shuffling all would take as long as the pool is large. Some numbers come twice, which half as many more make up for.
+    # Shuffling all would take as long as the pool is large. Half as many more make up for numbers that come twice.
     drawn: dict[int, None] = {}
     while len(drawn) < size:
         more = torch.randint(count, (size + size // 2 + 1,), generator=generator, device=generator.device)
