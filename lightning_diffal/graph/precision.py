@@ -25,6 +25,12 @@ def surely_finite(values: Float[Tensor, "..."]) -> bool:
     return math.isfinite(float(values.sum()))
 
 
+def square_distance(both: Float[Tensor, "n t"], product: Float[Tensor, "n t"], terms: int) -> Float[Tensor, "n t"]:
+    """|x|² + |y|² - 2x·y with `both` for the first two, each a sum of so many terms; 0 where rounding could make it."""
+    square = torch.sub(both, product, alpha=2)
+    return square.masked_fill_(square <= both * (2 * (terms + 8) * FLOAT32_ROUNDING), 0.0)
+
+
 def search_error(
     spread: Float[Tensor, " b"], norm: Float[Tensor, " b"], squared_distance: Float[Tensor, "*a b"], dimensions: int
 ) -> Float[Tensor, "*a b"]:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.graph.precision import FLOAT32_ROUNDING, full_float32
+from lightning_diffal.graph.precision import full_float32, square_distance
 from lightning_diffal.selectors.draw import plus_plus
 from lightning_diffal.selectors.score import in_order
 from lightning_diffal.selectors.selector import Query, Snapshot
@@ -55,11 +55,8 @@ class Gradients:
         self.residual = probabilities.scatter_add(1, likeliest, torch.full_like(probabilities[:, :1], -1.0))
         self.residual = self.residual.to(points.dtype)
         self.square_norm = points.square().sum(dim=1) * self.residual.square().sum(dim=1)
-        # Differences that the rounding of the two products could make are none.
-        self.rounding = 2 * (points.shape[1] + probabilities.shape[1] + 8) * FLOAT32_ROUNDING
 
     def square_distance_to(self, some: Int[Tensor, " t"]) -> Float[Tensor, "n t"]:
         both = self.square_norm[:, None] + self.square_norm[some]
         product = (self.residual @ self.residual[some].T).mul_(self.points @ self.points[some].T)
-        square = torch.sub(both, product, alpha=2)
-        return square.masked_fill_(square <= both.mul_(self.rounding), 0.0)
+        return square_distance(both, product, self.points.shape[1] + self.residual.shape[1])

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from lightning_diffal.graph.cells import nearest_center
+from lightning_diffal.graph.certify import DIFFERENCE_BYTES
+from lightning_diffal.graph.precision import FLOAT32_ROUNDING, full_float32
 from lightning_diffal.selectors.score import in_order
 from lightning_diffal.selectors.selector import Query, Snapshot
 from lightning_diffal.watch import Watch
-
-# Distances held at a time, 4 bytes each.
-TILE_ENTRIES = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +20,11 @@ class CoresetSelector:
     """Ask about the point farthest from all labeled and chosen ones, again and again: greedy k-center.
 
     argmax_i min_{j labeled or chosen} |x_i - x_j|, within twice the smallest covering radius there is. The scores are
-    these distances, negative. Ties go to the lower index; without any label the first is the nearest to the mean.
+    these distances, negative. Ties go to the lower index. Without any label the first is the nearest to the mean, its
+    distance infinite.
 
-    Needs embeddings. Cost: O(n d) for every labeled and chosen point, 4 bytes a point and 16 MiB.
+    Needs embeddings. Cost: O(n d) for every labeled and chosen point, most of it in matrix products. Memory: a copy of
+    the embeddings.
     Reference: Sener & Savarese, 1708.00489, Algorithm 1.
     """
 
@@ -30,32 +32,56 @@ class CoresetSelector:
 
     def __call__(self, snapshot: Snapshot, size: int, *, watch: Watch | None = None) -> Query:
         watch = watch or Watch()
-        points, labeled, unlabeled = snapshot.points, snapshot.labeled, snapshot.unlabeled
-        candidates = points if len(labeled) == 0 else points[unlabeled]
-        with watch.stage("distances"):
-            if len(labeled) == 0:
-                nearest = -distance_to_nearest(points, points.mean(dim=0, keepdim=True))
-            else:
-                nearest = distance_to_nearest(candidates, points[labeled])
-        chosen, distances = [], []
-        for _ in watch.over("query", range(min(size, len(candidates)))):
-            # argmax gives the first of equal ones, by its documentation.
-            farthest = nearest.argmax(dim=0, keepdim=True)
-            chosen.append(farthest)
-            distances.append(nearest[farthest])
-            if len(labeled) == 0 and len(chosen) == 1:
-                nearest.fill_(float("inf"))
-            torch.minimum(nearest, distance_to_nearest(candidates, candidates[farthest]), out=nearest)
-            nearest[farthest] = -1  # behind all others, where it coincides with them too
-        if not chosen:
-            return Query.empty(points)
-        return in_order(unlabeled[torch.cat(chosen)], -torch.cat(distances))
+        size = min(size, snapshot.num_unlabeled)
+        if size == 0:
+            return Query.empty(snapshot.points)
+        with full_float32(snapshot.labels.device):
+            with watch.stage("distances"):
+                gaps = Gaps(snapshot.points, snapshot.labeled)
+            chosen, distances = [], []
+            for _ in watch.over("query", range(size)):
+                farthest = gaps.farthest()
+                chosen.append(farthest)
+                distances.append(gaps.distance[farthest])
+                gaps.close(farthest)
+        return in_order(torch.cat(chosen), -torch.cat(distances))
 
 
-def distance_to_nearest(points: Float[Tensor, "n d"], others: Float[Tensor, "m d"]) -> Float[Tensor, " n"]:
-    """min_j |x_i - y_j|, from differences: exactly 0 where they coincide."""
-    nearest = torch.full_like(points[:, 0], float("inf"))
-    for block in others.split(max(1, TILE_ENTRIES // len(points))):
-        distance = torch.cdist(points, block, compute_mode="donot_use_mm_for_euclid_dist")  # (n, block)
-        torch.minimum(nearest, distance.amin(dim=1), out=nearest)
-    return nearest
+class Gaps:
+    """How far every point is from the nearest center, -1 for the centers themselves.
+
+    Products find out who may be near a center, differences say how near: exactly 0 where points coincide.
+    """
+
+    def __init__(self, points: Float[Tensor, "n d"], centers: Int[Tensor, " m"]) -> None:
+        self.points, self.any = points, len(centers) > 0
+        self.around_mean = points - points.mean(dim=0)  # products are more exact around the origin
+        # |x|² less what the rounding of |x|² + |y|² - 2x·y can make.
+        self.square = self.around_mean.square().sum(dim=1) * (1 - 2 * (points.shape[1] + 8) * FLOAT32_ROUNDING)
+        self.distance = torch.full_like(self.square, float("inf"))
+        if self.any:
+            home = centers[nearest_center(self.around_mean, self.around_mean[centers])]
+            height = max(1, DIFFERENCE_BYTES // (points.element_size() * points.shape[1]))
+            pairs = zip(points.split(height), home.split(height), strict=True)
+            self.distance = torch.cat([direct(rows[:, None], points[near, None])[:, 0, 0] for rows, near in pairs])
+            self.distance[centers] = -1
+
+    def farthest(self) -> Int[Tensor, " 1"]:
+        """The first of those with the widest gap, as argmax documents; without any center, that nearest the mean."""
+        if self.any:
+            return self.distance.argmax(dim=0, keepdim=True)
+        return direct(self.points, self.points.mean(dim=0, keepdim=True))[:, 0].argmin(dim=0, keepdim=True)
+
+    def close(self, center: Int[Tensor, " 1"]) -> None:
+        """Make a point a center."""
+        self.any = True
+        least = torch.addmv(self.square, self.around_mean, self.around_mean[center[0]], alpha=-2)
+        nearer = (least <= self.distance.square() - self.square[center]).nonzero()[:, 0]
+        distance = direct(self.points[nearer], self.points[center])[:, 0]
+        self.distance[nearer] = torch.minimum(self.distance[nearer], distance)
+        self.distance[center] = -1  # behind all others, where it coincides with them too
+
+
+def direct(x: Float[Tensor, "*b r d"], y: Float[Tensor, "*b m d"]) -> Float[Tensor, "*b r m"]:
+    """|x - y| from differences."""
+    return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")

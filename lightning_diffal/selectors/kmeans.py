@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.graph.cells import nearest_center
-from lightning_diffal.graph.precision import full_float32
+from lightning_diffal.graph.precision import full_float32, square_distance
 from lightning_diffal.selectors.draw import plus_plus, some
 
 # More points than this for each cluster tell hardly more about its center; faiss takes as many.
@@ -30,13 +30,15 @@ def kmeans(points: Float[Tensor, "n d"], clusters: int, generator: torch.Generat
     if len(points) > POINTS_PER_CLUSTER * clusters:
         sample = points[some(POINTS_PER_CLUSTER * clusters, len(points), generator, points.device)]
 
-    def square_distance_to(places: Int[Tensor, " t"]) -> Float[Tensor, "s t"]:
-        return torch.cdist(sample, sample[places], compute_mode="donot_use_mm_for_euclid_dist").square_()
+    square = sample.square().sum(dim=1)
 
-    first = some(1, len(sample), generator, points.device)
-    chosen, _ = plus_plus(first, min(clusters, len(sample)), square_distance_to, generator, TRIALS)
-    center, home = sample[chosen], torch.full_like(sample[:, 0], -1, dtype=torch.long)
+    def square_distance_to(places: Int[Tensor, " t"]) -> Float[Tensor, "s t"]:
+        return square_distance(square[:, None] + square[places], sample @ sample[places].T, sample.shape[1])
+
     with full_float32(points.device):
+        first = some(1, len(sample), generator, points.device)
+        chosen, _ = plus_plus(first, min(clusters, len(sample)), square_distance_to, generator, TRIALS)
+        center, home = sample[chosen], torch.full_like(sample[:, 0], -1, dtype=torch.long)
         for _ in range(ROUNDS):
             before, home = home, nearest_center(sample, center)
             if torch.equal(home, before):

@@ -21,7 +21,7 @@ def greedy(points, labeled, size):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("tile", [1, 500, 2**22])
 def test_it_is_greedy_k_center_by_brute_force(seed, tile, monkeypatch):
-    monkeypatch.setattr("lightning_diffal.selectors.coreset.TILE_ENTRIES", tile)
+    monkeypatch.setattr("lightning_diffal.selectors.coreset.DIFFERENCE_BYTES", tile)
     snapshot, truth = snapshot_of(n=120, known=10, seed=seed)
     points = snapshot.embeddings.double().numpy()
     query = ask(CoresetSelector(), snapshot, 30, truth)
@@ -29,6 +29,15 @@ def test_it_is_greedy_k_center_by_brute_force(seed, tile, monkeypatch):
     gap = cdist(points[query.indices.numpy()[:1]], points[snapshot.labeled.numpy()]).min()
     assert -query.scores[0].item() == pytest.approx(gap, rel=1e-5)
     assert (query.scores.diff() >= 0).all(), "each is nearer than the one before"
+
+
+@pytest.mark.parametrize(("dimensions", "offset"), [(2, 0.0), (300, 0.0), (5, 1000.0)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_wherever_the_points_are_it_chooses_as_brute_force_does(dimensions, offset, dtype):
+    points = torch.randn(200, dimensions, generator=torch.Generator().manual_seed(0)).to(dtype) + offset
+    snapshot, truth = snapshot_of(n=200, known=40, embeddings=points)
+    query = ask(CoresetSelector(), snapshot, 60, truth)
+    assert query.indices.tolist() == greedy(points.double().numpy(), snapshot.labeled.tolist(), 60)
 
 
 def test_the_radius_is_within_twice_the_smallest():
@@ -49,6 +58,13 @@ def test_without_labels_it_begins_in_the_middle():
     middle = int(np.linalg.norm(points - points.mean(axis=0), axis=1).argmin())
     chosen = ask(CoresetSelector(), snapshot, 6, truth).indices.tolist()
     assert chosen == [middle, *greedy(points, [middle], 5)]
+
+
+def test_with_one_point_left_it_is_chosen_however_many_centers_coincide_with_it():
+    snapshot, truth = snapshot_of(n=6, known=5, embeddings=torch.ones(6, 3))
+    query = ask(CoresetSelector(), snapshot, 3, truth)
+    assert query.indices.tolist() == snapshot.unlabeled.tolist()
+    assert query.scores.tolist() == [0]
 
 
 def test_coinciding_points_come_last_and_by_their_index():
