@@ -12,7 +12,10 @@ from lightning_diffal.selectors.selector import Query, Snapshot
 
 @dataclass(frozen=True, kw_only=True)
 class RandomSelector:
-    """Ask about any points, all equally likely. Needs nothing and so costs no forward pass."""
+    """Ask about any points, all equally likely.
+
+    Needs nothing, and so costs no forward pass. Cost: one look at the labels.
+    """
 
     needs: ClassVar[frozenset[str]] = frozenset()
 
