@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from hidden_layer import hidden_layer
 
-D, CLASSES, KNOWN, SIZE, PASSES, NEIGHBORS = 20, 10, 100, 100, 10, 20
+CLASSES, SIZE, PASSES, NEIGHBORS = 10, 100, 10, 20
 RADIUS, TAU = 0.5, 0.001
 MODULES = {
     "scikit-activeml": "skactiveml",
@@ -48,26 +48,29 @@ SAME = {"uncertainty", "margin", "entropy", "bald", "poisson"}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", type=int, default=[10_000, 50_000, 1_000_000])
+    parser.add_argument("--dimensions", type=int, default=20)
+    parser.add_argument("--known", type=int, default=100, help="labels known before the query")
     parser.add_argument("--selectors", nargs="+", choices=list(OURS), default=list(OURS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--gib", type=float, default=16.0, help="memory a process may have")
     parser.add_argument("--seconds", type=float, default=900.0, help="time a process may take")
     parser.add_argument("--folder", type=Path, default=Path("out/selectors"))
-    parser.add_argument("--one", nargs=3, metavar=("SELECTOR", "SIDE", "N"), help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=3, metavar=("SELECTOR", "SIDE", "FILE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        selector, side, n = arguments.one
-        measure(selector, side, int(n), arguments.folder, arguments.gib)
+        selector, side, file = arguments.one
+        measure(selector, side, Path(file), arguments.gib)
         return
     arguments.folder.mkdir(parents=True, exist_ok=True)
     results = arguments.folder / "results.jsonl"
     done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    setting = {"dimensions": arguments.dimensions, "known": arguments.known}
     for n in arguments.sizes:
         for repeat in range(arguments.repeats):
             for selector in arguments.selectors:
                 for side in sides_of(selector):
-                    key = {"n": n, "selector": selector, "side": side}
+                    key = setting | {"n": n, "selector": selector, "side": side}
                     before = [run for run in done if run.items() >= key.items()]
                     # Who has run out of memory or time once is not tried again.
                     if any(run["repeat"] == repeat or "failed" in run for run in before):
@@ -76,7 +79,8 @@ def main() -> None:
                     with results.open("a") as file:
                         file.write(json.dumps(done[-1]) + "\n")
                     print(f"{n:,} {selector} {side}: {shown(done[-1:])}", file=sys.stderr, flush=True)
-    print(table([run for run in done if run["n"] in arguments.sizes and run["selector"] in arguments.selectors]))
+    asked = [run for run in done if run["n"] in arguments.sizes and run["selector"] in arguments.selectors]
+    print(table([run for run in asked if run.items() >= setting.items()]))
 
 
 def sides_of(selector: str) -> list[str]:
@@ -84,14 +88,14 @@ def sides_of(selector: str) -> list[str]:
 
 
 def run_apart(selector: str, side: str, n: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    make_data(n, arguments.folder)
-    command = [sys.executable, __file__, "--one", selector, side, str(n), "--gib", str(arguments.gib)]
+    file = make_data(n, arguments.dimensions, arguments.known, arguments.folder)
+    command = [sys.executable, __file__, "--one", selector, side, str(file), "--gib", str(arguments.gib)]
     environment = os.environ | {
         f"{name}_NUM_THREADS": str(arguments.threads) for name in ("OMP", "MKL", "OPENBLAS", "NUMBA")
     }
     try:
         process = subprocess.run(
-            [*command, "--folder", str(arguments.folder)],
+            command,
             env=environment,
             capture_output=True,
             text=True,
@@ -107,25 +111,25 @@ def run_apart(selector: str, side: str, n: int, arguments: argparse.Namespace) -
     return {"failed": f"more than {arguments.gib:.0f} GiB" if starved else last[0][:100]}
 
 
-def make_data(n: int, folder: Path) -> None:
-    """Embeddings of a hidden layer, a linear model's logits on them, some first labels."""
-    file = folder / f"data_{n}.npz"
-    if file.exists():
-        return
-    embedding, label = hidden_layer(n, D, CLASSES)
-    rng = np.random.default_rng(1)
-    logits = (embedding - embedding.mean(axis=0)) @ rng.normal(size=(D, CLASSES)).astype(np.float32)
-    known = np.full(n, -1)
-    first = rng.choice(n, KNOWN, replace=False)
-    known[first] = label[first]
-    np.savez(file, embedding=embedding, logits=logits, known=known)
+def make_data(n: int, dimensions: int, known: int, folder: Path) -> Path:
+    """A file of embeddings of a hidden layer, a linear model's logits on them, and the labels that are known."""
+    file = folder / f"data_{n}_{dimensions}_{known}.npz"
+    if not file.exists():
+        embedding, label = hidden_layer(n, dimensions, CLASSES)
+        rng = np.random.default_rng(1)
+        logits = (embedding - embedding.mean(axis=0)) @ rng.normal(size=(dimensions, CLASSES)).astype(np.float32)
+        labels = np.full(n, -1)
+        first = rng.choice(n, known, replace=False)
+        labels[first] = label[first]
+        np.savez(file, embedding=embedding, logits=logits, known=labels)
+    return file
 
 
 class Data:
     """What both sides are given."""
 
-    def __init__(self, selector: str, n: int, folder: Path) -> None:
-        data = np.load(folder / f"data_{n}.npz")
+    def __init__(self, selector: str, file: Path) -> None:
+        data = np.load(file)
         self.embedding, self.logits, self.known = data["embedding"], data["logits"], data["known"]
         self.labeled, self.unlabeled = np.flatnonzero(self.known >= 0), self.find_unlabeled()
         self.passes: Any = None  # (passes, n, c)
@@ -135,7 +139,7 @@ class Data:
             noise = [rng.normal(size=self.logits.shape).astype(np.float32) for _ in range(PASSES)]
             self.passes = np.stack([softmax(self.logits + one) for one in noise])
         if selector == "poisson":
-            self.graph = graph_of(self.embedding, folder / f"graph_{n}.pt")
+            self.graph = graph_of(self.embedding, file.with_suffix(".graph"))
 
     def find_unlabeled(self) -> Any:
         return np.flatnonzero(self.known < 0)
@@ -158,9 +162,9 @@ def softmax(logits: Any) -> Any:
     return power / power.sum(axis=1, keepdims=True)
 
 
-def measure(selector: str, side: str, n: int, folder: Path, gib: float) -> None:
+def measure(selector: str, side: str, file: Path, gib: float) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (int(gib * 2**30), int(gib * 2**30)))
-    data = Data(selector, n, folder)
+    data = Data(selector, file)
     work = (OURS[selector] if side == "ours" else PEERS[selector, side])(data)
     held = peak_memory()
     wall, cpu = time.perf_counter(), time.process_time()
