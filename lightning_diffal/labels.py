@@ -30,10 +30,8 @@ def check_labels(caller: str, labels: Tensor, num_nodes: int, num_classes: int, 
             f"{caller}(labels=...): labels are on {labels.device}, the graph is on {device}. Move one of them."
         )
     labels = labels.long()  # uint8 knows no -1 to compare with
-    if num_nodes == 0:
-        return
-    least, most = labels.aminmax()  # ten times as fast as amin and amax
-    if int(least) >= UNLABELED and int(most) < num_classes:
+    # Of integers, min is ten times as fast as amin.
+    if num_nodes == 0 or UNLABELED <= int(labels.min()) <= int(labels.max()) < num_classes:
         return
     wrong = ((labels < UNLABELED) | (labels >= num_classes)).nonzero()[:, 0]
     first = int(wrong[0])
