@@ -89,11 +89,11 @@ class Snapshot:
 
     @cached_property
     def labeled(self) -> Int[Tensor, " l"]:
-        return (self.labels != UNLABELED).nonzero()[:, 0]
+        return (self.labels != UNLABELED).nonzero().flatten()
 
     @cached_property
     def unlabeled(self) -> Int[Tensor, " u"]:
-        return (self.labels == UNLABELED).nonzero()[:, 0]
+        return (self.labels == UNLABELED).nonzero().flatten()
 
     @cached_property
     def num_unlabeled(self) -> int:
