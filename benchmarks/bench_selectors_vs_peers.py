@@ -212,6 +212,7 @@ def ours(code: str) -> Callable[[Data], Work]:
 
         import lightning_diffal  # noqa: PLC0415
         from lightning_diffal.selectors.selector import parameters_of  # noqa: PLC0415
+        from lightning_diffal.selectors.uncertainty import entropy  # noqa: PLC0415
 
         selector = eval(code, vars(lightning_diffal))
         labels = torch.from_numpy(data.known)
@@ -223,7 +224,7 @@ def ours(code: str) -> Callable[[Data], Work]:
         def work() -> Any:
             stochastic = None
             if passes is not None:  # what the callback adds up pass by pass
-                entropies = [torch.special.entr(one).sum(dim=1) for one in passes]
+                entropies = [entropy(one) for one in passes]
                 stochastic = lightning_diffal.StochasticPasses(passes.mean(dim=0), torch.stack(entropies).mean(dim=0))
             snapshot = lightning_diffal.Snapshot(labels=labels, num_classes=CLASSES, stochastic=stochastic, **needed)
             chance = {"generator": torch.Generator().manual_seed(0)} if draws else {}
