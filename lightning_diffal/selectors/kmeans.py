@@ -33,7 +33,7 @@ def kmeans(points: Float[Tensor, "n d"], clusters: int, generator: torch.Generat
     square = sample.square().sum(dim=1)
 
     def square_distance_to(places: Int[Tensor, " t"]) -> Float[Tensor, "s t"]:
-        return square_distance(square[:, None] + square[places], sample @ sample[places].T, sample.shape[1])
+        return square_distance(square + square[places, None], sample[places] @ sample.T, sample.shape[1]).T
 
     with full_float32(points.device):
         first = some(1, len(sample), generator, points.device)
