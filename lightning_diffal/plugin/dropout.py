@@ -31,11 +31,13 @@ class DropoutPasses:
 
     def __init__(self, module: nn.Module, passes: int, logits_of: Callable[[int, Any], Tensor]) -> None:
         self.passes, self.logits_of, self.together = passes, logits_of, False
-        self.layers = [child for child in module.modules() if isinstance(child, DROPOUT)]
+        dropout = [child for child in module.modules() if isinstance(child, DROPOUT)]
+        self.layers = [layer for layer in dropout if layer.p > 0]
         if not self.layers:
+            idle = f" that drops anything: p = 0 in all {len(dropout)}" if dropout else ""
             raise MisconfigurationException(
-                f"The selector needs stochastic passes, and {type(module).__name__} has no dropout layer. The paper "
-                "adds one before each fully connected layer, nn.Dropout(0.5)."
+                f"The selector needs stochastic passes, and {type(module).__name__} has no dropout layer{idle}. The "
+                "paper adds one after each hidden fully connected layer, as nn.Dropout(0.5)."
             )
 
     def allows_repeating(self, run: Callable[[], Any], rows: int, logits: Tensor) -> bool:

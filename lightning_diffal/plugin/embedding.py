@@ -67,24 +67,27 @@ def embed(
     with lent(trainer, module), tap.open():
         for batch_idx, batch in enumerate(watch.over("embedding", loader)):
             count, batch = min(size, rows.missing), to_device(batch)  # noqa: PLW2901, the host's copy may go
-            output = passed(batch, batch_idx)
-            if batch_idx == 0 and tap.classifier is not None:
-                tap.keep_only(tap.classifier[0])
-            logits = tap.logits(count, output)
-            if "embeddings" in needs:
-                rows.put("embeddings", tap.embedding(count))
-            if "logits" in needs:
-                rows.put("logits", known_logits(logits, output))
+            first = batch_idx == 0
+            # Passes with dropout need one without only in the beginning, to find out about the model.
+            if first or needs != {"stochastic"}:
+                output = passed(batch, batch_idx)
+                logits = tap.logits(count, output)
+                classes = None if logits is None else logits.shape[1]
+                if first and tap.classifier is not None:
+                    tap.keep_only(tap.classifier[0])
+                if "embeddings" in needs:
+                    rows.put("embeddings", tap.embedding(count))
+                if "logits" in needs:
+                    rows.put("logits", known_logits(logits, output))
             if dropout is not None:
                 again = partial(passed, batch, batch_idx)
-                if batch_idx == 0:
+                if first:
                     # Ranks that share a model must pass it equally often.
                     allowed = dropout.allows_repeating(again, count, known_logits(logits, output))
                     dropout.together = trainer.strategy.reduce_boolean_decision(allowed, all=True)
                 mean, entropy = dropout.averaged(again, count)
                 rows.put("mean", mean)
                 rows.put("entropy", entropy[:, None])
-            classes = None if logits is None else logits.shape[1]
             rows.filled += count
     several = StochasticPasses(rows.parts["mean"], rows.parts["entropy"][:, 0]) if "stochastic" in needs else None
     return Embedded(rows.parts.get("embeddings"), rows.parts.get("logits"), several, classes)

@@ -390,5 +390,14 @@ def test_stochastic_passes_wake_only_the_dropout(tmp_path):
 
 
 def test_a_model_without_dropout_is_told_where_the_paper_puts_it(tmp_path):
-    with pytest.raises(MisconfigurationException, match=r"Net has no dropout layer.*before each fully connected layer"):
-        snapshot_of(tmp_path, Net(), needs=("stochastic",))
+    model = Net()
+    with pytest.raises(MisconfigurationException, match=r"no dropout layer\. The paper adds one after each hidden"):
+        snapshot_of(tmp_path, model, needs=("stochastic",))
+    assert not model.diary, "before anything is trained"
+
+
+def test_dropout_layers_that_drop_nothing_are_none(tmp_path):
+    model = Forgetful()
+    model.backbone[-1].p = 0.0
+    with pytest.raises(MisconfigurationException, match=r"no dropout layer that drops anything: p = 0 in all 1\. The"):
+        snapshot_of(tmp_path, model, needs=("stochastic",))

@@ -3,7 +3,16 @@
 import pytest
 from torch import nn
 
-from lightning_diffal import ActiveLearning
+from lightning_diffal import (
+    ActiveLearning,
+    BADGESelector,
+    BALDSelector,
+    CoresetSelector,
+    EntropySelector,
+    LocalMaxSelector,
+    MarginSelector,
+    RandomSelector,
+)
 from tests.plugin.workshop import Data, Net, quiet
 from tests.selectors.test_contract import SELECTORS
 
@@ -22,3 +31,45 @@ ONE_OF_EACH = {type(selector): selector for selector in SELECTORS}.values()
 def test_the_second_fit_trains_on_what_it_asked_for(selector, tmp_path):
     active = ActiveLearning(query_size=8, budget=17, initial=9, selector=selector)
     assert active.fit(quiet(tmp_path, active), Forgetful(), datamodule=Data()).labels == [9, 17]
+
+
+class Counting(Forgetful):
+    """Counts the points that pass it after training, with dropout and without."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = {"awake": 0, "asleep": 0}
+
+    def forward(self, x):
+        if self.trainer.predicting:
+            self.asked["awake" if self.backbone[-1].training else "asleep"] += len(x)
+        return super().forward(x)
+
+    def on_train_start(self):
+        super().on_train_start()
+        self.asked = {"awake": 0, "asleep": 0}  # without the rehearsal before
+
+
+POOL, BATCH = 120, 40
+
+
+@pytest.mark.parametrize(
+    ("selector", "awake", "asleep"),
+    [
+        (RandomSelector(), 0, 0),
+        (MarginSelector(), 0, POOL),
+        (CoresetSelector(), 0, POOL),
+        (BADGESelector(), 0, POOL),
+        # One pass up to the dropout layer does for all twenty. The first batch is passed twice without dropout, to
+        # learn whether the model allows that.
+        (EntropySelector(passes=20), POOL, 2 * BATCH),
+        (BALDSelector(passes=20), POOL, 2 * BATCH),
+        (LocalMaxSelector(of=BALDSelector(passes=20), neighbors=5), POOL, POOL + BATCH),
+    ],
+    ids=repr,
+)
+def test_nothing_is_computed_that_a_selector_does_not_need(selector, awake, asleep, tmp_path):
+    model = Counting()
+    active = ActiveLearning(query_size=8, budget=17, initial=9, selector=selector, pool_batch_size=BATCH)
+    quiet(tmp_path, active).fit(model, datamodule=Data())
+    assert model.asked == {"awake": awake, "asleep": asleep}
