@@ -55,12 +55,18 @@ def check_probabilities(
         )
     if soft_labels.device != device:
         raise ValueError(f"{caller}(soft_labels=...): they are on {soft_labels.device}, the graph is on {device}.")
+    refuse_other_than_probabilities(caller, "soft_labels", soft_labels)
+
+
+def refuse_other_than_probabilities(caller: str, name: str, rows: Tensor) -> None:
+    """Refuse rows (n, c) of which one is not a distribution over the classes."""
+    rows = rows.float()
     # A softmax in bfloat16 sums to 1 within about 0.01. NaN fails both comparisons.
-    rows = soft_labels.float()
-    right = ((rows >= 0).all(dim=1)) & ((rows.sum(dim=1) - 1).abs() <= 0.02)
+    right = ((rows.sum(dim=1) - 1).abs() <= 0.02) & (rows.amin(dim=1) >= 0)
+    if bool(right.all()):
+        return
     wrong = (~right).nonzero()[:, 0]
-    if len(wrong):
-        raise ValueError(
-            f"{caller}(soft_labels=...): {len(wrong)} of {num_nodes} rows are not probabilities that sum to 1, "
-            f"the first is row {int(wrong[0])}. Logits need a softmax first."
-        )
+    raise ValueError(
+        f"{caller}({name}=...): {len(wrong)} of {len(rows)} rows are not probabilities that sum to 1, "
+        f"the first is row {int(wrong[0])}. Logits need a softmax first."
+    )

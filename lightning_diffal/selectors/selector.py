@@ -14,7 +14,7 @@ from torch import Tensor
 from lightning_diffal.arguments import checks_its_arguments
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
 from lightning_diffal.graph.precision import surely_finite
-from lightning_diffal.labels import UNLABELED, check_labels
+from lightning_diffal.labels import UNLABELED, check_labels, refuse_other_than_probabilities
 from lightning_diffal.ranks import ALONE, Ranks
 from lightning_diffal.watch import Watch
 
@@ -72,6 +72,7 @@ class Snapshot:
         if self.stochastic is not None:
             self.check_rows("stochastic.probabilities", self.stochastic.probabilities, self.num_classes)
             refuse_rows("stochastic.probabilities", self.stochastic.probabilities, all_finite)
+            refuse_other_than_probabilities("Snapshot", "stochastic.probabilities", self.stochastic.probabilities)
             expected_entropy = self.stochastic.expected_entropy[:, None]
             self.check_rows("stochastic.expected_entropy", expected_entropy, 1)
             refuse_rows("stochastic.expected_entropy", expected_entropy, all_finite)

@@ -8,6 +8,7 @@ from lightning_diffal.selectors.uncertainty import margin
 from tests.selectors.test_contract import ask, snapshot_of
 
 NAN, INF = float("nan"), float("inf")
+HALVES = torch.full((4, 2), 0.5)
 
 
 def rows_with(value, shape=(4, 2)):
@@ -28,7 +29,15 @@ def rows_with(value, shape=(4, 2)):
         ({"embeddings": rows_with(NAN)}, r"embeddings=...\): 1 of 4 rows hold NaN or infinity, the first is row 2"),
         ({"embeddings": rows_with(-INF)}, r"embeddings=...\): 1 of 4 rows"),
         ({"stochastic": StochasticPasses(rows_with(NAN), torch.zeros(4))}, r"stochastic.probabilities=...\): 1 of 4"),
-        ({"stochastic": StochasticPasses(torch.zeros(4, 2), torch.full((4,), NAN))}, r"expected_entropy=...\): 4 of 4"),
+        (
+            {"stochastic": StochasticPasses(torch.zeros(4, 2), torch.zeros(4))},
+            r"stochastic.probabilities=...\): 4 of 4 rows are not probabilities that sum to 1, the first is row 0. Log",
+        ),
+        (
+            {"stochastic": StochasticPasses(torch.tensor([[1.5, -0.5]] * 4), torch.zeros(4))},
+            r"rows are not probabilities",
+        ),
+        ({"stochastic": StochasticPasses(HALVES, torch.full((4,), NAN))}, r"expected_entropy=...\): 4 of 4"),
         ({"logits": torch.zeros(4, 3)}, r"logits=...\): 4 labels need floating-point numbers of shape \(4, 2\), "),
         ({"logits": torch.zeros(5, 2)}, r"torch.float32 of shape \(5, 2\) was given"),
         (
