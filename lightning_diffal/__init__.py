@@ -25,8 +25,8 @@ from lightning_diffal.selectors.score import ScoreSelector as ScoreSelector
 from lightning_diffal.selectors.score import take_lowest as take_lowest
 from lightning_diffal.selectors.selector import Query as Query
 from lightning_diffal.selectors.selector import Selector as Selector
-from lightning_diffal.selectors.selector import Snapshot as Snapshot
-from lightning_diffal.selectors.selector import StochasticPasses as StochasticPasses
+from lightning_diffal.selectors.snapshot import Snapshot as Snapshot
+from lightning_diffal.selectors.snapshot import StochasticPasses as StochasticPasses
 from lightning_diffal.selectors.typiclust import TypiClustSelector as TypiClustSelector
 from lightning_diffal.selectors.uncertainty import EntropySelector as EntropySelector
 from lightning_diffal.selectors.uncertainty import MarginSelector as MarginSelector

@@ -16,7 +16,7 @@ from lightning_diffal.plugin.batches import Forward, model_runner, overrides
 from lightning_diffal.plugin.dropout import DropoutPasses
 from lightning_diffal.plugin.strategies import through_wrapper
 from lightning_diffal.plugin.tap import Tap
-from lightning_diffal.selectors.selector import StochasticPasses
+from lightning_diffal.selectors.snapshot import StochasticPasses
 from lightning_diffal.watch import Watch
 
 

@@ -16,7 +16,8 @@ from lightning_diffal.plugin.shards import gathered, ranks_of, rows_of_rank
 from lightning_diffal.pool.fingerprint import length_of, looks_random
 from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.randomness import seed_of, seeded
-from lightning_diffal.selectors.selector import AnySelector, Query, Snapshot, choose, have, needs_of, parameters_of
+from lightning_diffal.selectors.selector import AnySelector, Query, choose, needs_of, parameters_of
+from lightning_diffal.selectors.snapshot import Snapshot, have
 from lightning_diffal.watch import Watch
 
 

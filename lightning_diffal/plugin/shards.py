@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lightning_diffal.plugin.embedding import Embedded
 from lightning_diffal.ranks import ALONE, Ranks
-from lightning_diffal.selectors.selector import StochasticPasses
+from lightning_diffal.selectors.snapshot import StochasticPasses
 
 
 def rows_of_rank(rows: Sequence[int], rank: int, world: int) -> list[int]:

@@ -10,7 +10,8 @@ from torch import Tensor
 from lightning_diffal.graph.precision import full_float32, square_distance
 from lightning_diffal.selectors.draw import plus_plus
 from lightning_diffal.selectors.score import in_order
-from lightning_diffal.selectors.selector import Query, Snapshot
+from lightning_diffal.selectors.selector import Query
+from lightning_diffal.selectors.snapshot import Snapshot
 from lightning_diffal.watch import Watch
 
 

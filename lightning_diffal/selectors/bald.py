@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.selectors.score import ScoreSelector
-from lightning_diffal.selectors.selector import Snapshot, have
+from lightning_diffal.selectors.snapshot import Snapshot, have
 from lightning_diffal.selectors.uncertainty import entropy
 from lightning_diffal.watch import Watch
 

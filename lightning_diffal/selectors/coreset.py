@@ -11,7 +11,8 @@ from lightning_diffal.graph.cells import nearest_center
 from lightning_diffal.graph.certify import DIFFERENCE_BYTES
 from lightning_diffal.graph.precision import FLOAT32_ROUNDING, full_float32
 from lightning_diffal.selectors.score import in_order
-from lightning_diffal.selectors.selector import Query, Snapshot
+from lightning_diffal.selectors.selector import Query
+from lightning_diffal.selectors.snapshot import Snapshot
 from lightning_diffal.watch import Watch
 
 

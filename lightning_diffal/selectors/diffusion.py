@@ -12,7 +12,8 @@ from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph, ch
 from lightning_diffal.graph.search import Backend, check_backend
 from lightning_diffal.labels import UNLABELED, check_labels, check_probabilities
 from lightning_diffal.selectors.chooser import Chooser
-from lightning_diffal.selectors.selector import Answer, Query, Snapshot, have
+from lightning_diffal.selectors.selector import Answer, Query
+from lightning_diffal.selectors.snapshot import Snapshot, have
 from lightning_diffal.watch import Watch
 
 STATE_BYTES = 2**32

@@ -12,7 +12,7 @@ from lightning_diffal.diffusion.laplacian import Laplacian
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.selectors.score import ScoreSelector
-from lightning_diffal.selectors.selector import Snapshot
+from lightning_diffal.selectors.snapshot import Snapshot
 from lightning_diffal.watch import Watch
 
 # Labels propagated together.

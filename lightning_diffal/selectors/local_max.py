@@ -9,7 +9,8 @@ from torch import Tensor
 from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.selectors.score import ScoreSelector, in_order, take_lowest
-from lightning_diffal.selectors.selector import Query, Snapshot
+from lightning_diffal.selectors.selector import Query
+from lightning_diffal.selectors.snapshot import Snapshot
 from lightning_diffal.watch import Watch
 
 

@@ -13,7 +13,8 @@ from lightning_diffal.graph.precision import FLOAT32_ROUNDING, full_float32
 from lightning_diffal.selectors.draw import some
 from lightning_diffal.selectors.kmeans import kmeans
 from lightning_diffal.selectors.score import in_order
-from lightning_diffal.selectors.selector import Query, Snapshot
+from lightning_diffal.selectors.selector import Query
+from lightning_diffal.selectors.snapshot import Snapshot
 from lightning_diffal.watch import Watch
 
 # Distances held at a time, 4 bytes each, and how many of a row: such tiles stay in the cache.

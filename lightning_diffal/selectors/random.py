@@ -7,7 +7,8 @@ import torch
 
 from lightning_diffal.selectors.draw import some
 from lightning_diffal.selectors.score import in_order
-from lightning_diffal.selectors.selector import Query, Snapshot
+from lightning_diffal.selectors.selector import Query
+from lightning_diffal.selectors.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)

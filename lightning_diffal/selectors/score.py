@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.selectors.selector import Query, Snapshot
+from lightning_diffal.selectors.selector import Query
+from lightning_diffal.selectors.snapshot import Snapshot
 from lightning_diffal.watch import Watch
 
 

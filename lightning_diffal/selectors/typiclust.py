@@ -14,7 +14,8 @@ from lightning_diffal.graph.precision import full_float32
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.selectors.kmeans import kmeans
 from lightning_diffal.selectors.score import in_order, take_lowest
-from lightning_diffal.selectors.selector import Query, Snapshot
+from lightning_diffal.selectors.selector import Query
+from lightning_diffal.selectors.snapshot import Snapshot
 from lightning_diffal.watch import Watch
 
 # Smaller clusters have no typical point and come last; the number is the authors'.

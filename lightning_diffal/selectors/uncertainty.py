@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.selectors.score import ScoreSelector
-from lightning_diffal.selectors.selector import Snapshot, have, in_full
+from lightning_diffal.selectors.snapshot import Snapshot, have, in_full
 from lightning_diffal.watch import Watch
 
 # Probabilities held at a time, which stay in the cache.
