@@ -25,6 +25,17 @@ def surely_finite(values: Float[Tensor, "..."]) -> bool:
     return math.isfinite(float(values.sum()))
 
 
+def magnitude(values: Float[Tensor, "..."]) -> int:
+    """The power of two next above the largest of them, or 0 where all are 0."""
+    low, high = values.aminmax()
+    return math.frexp(max(-float(low), float(high)))[1]
+
+
+def times_two_to(exponent: int, values: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """2ᵉ · values, without rounding; in two factors, since 2ᵉ itself may be too large or too small for the type."""
+    return values if exponent == 0 else values * 2.0 ** (exponent // 2) * 2.0 ** (exponent - exponent // 2)
+
+
 def square_distance(both: Float[Tensor, "n t"], product: Float[Tensor, "n t"], terms: int) -> Float[Tensor, "n t"]:
     """|x|² + |y|² - 2x·y with `both` for the first two, each a sum of so many terms; 0 where rounding could make it."""
     square = torch.sub(both, product, alpha=2)

@@ -16,7 +16,7 @@ from lightning_diffal.graph.certify import certify, search_directly, surplus_cop
 from lightning_diffal.graph.cluster import CUDA_MOST, ThinAnswerError, search_cluster
 from lightning_diffal.graph.exact import search_torch
 from lightning_diffal.graph.faiss import search_faiss
-from lightning_diffal.graph.precision import full_float32
+from lightning_diffal.graph.precision import full_float32, magnitude, times_two_to
 from lightning_diffal.graph.reading import Reading
 from lightning_diffal.graph.share import Share
 from lightning_diffal.ranks import Ranks
@@ -47,7 +47,8 @@ def nearest_neighbors(
     chosen = choose_backend(points, neighbors + 1 + SPARE, backend)
     if backend == "auto" and share.ranks.sum(chosen == "torch"):
         chosen = "torch"  # where one rank lacks an extra, all do without
-    scaled = unit_scale(points)
+    # Weights do not depend on the unit, and no square overflows.
+    scaled = times_two_to(-magnitude(points), points)
     surplus, first = surplus_copies(scaled, most=neighbors + 1)
     if not surplus.any():
         return at_home(share, *search(scaled, neighbors, chosen, backend == "auto", progress, share.ranks))
@@ -131,13 +132,6 @@ def at_home(
         here[0][places] = came[:, :neighbors]
         here[1][places] = came[:, neighbors:].contiguous().view(torch.double).to(distance.dtype)
     return here
-
-
-def unit_scale(points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-    """The points divided by a power of two, so that no square overflows; weights do not depend on the unit."""
-    exponent = math.frexp(float(points.abs().amax()))[1]
-    # In two factors, since 2⁻ᵉ itself may be too large or too small for the type.
-    return points * 2.0 ** (-exponent // 2) * 2.0 ** (-exponent - -exponent // 2)
 
 
 @checks_its_arguments

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.graph.precision import full_float32, square_distance
+from lightning_diffal.graph.precision import full_float32, square_distance, times_two_to
 from lightning_diffal.selectors.draw import plus_plus
 from lightning_diffal.selectors.score import in_order
 from lightning_diffal.selectors.selector import Query
@@ -44,7 +44,7 @@ class BADGESelector:
             count = min(size, len(unlabeled))
             chosen, gaps = plus_plus(first, count, gradients.square_distance_to, generator)
         gaps[0] = gradients.square_norm[first[0]]
-        return in_order(unlabeled[chosen], -gaps)
+        return in_order(unlabeled[chosen], times_two_to(2 * snapshot.exponent, -gaps))
 
 
 class Gradients:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lightning_diffal.graph.cells import nearest_center
 from lightning_diffal.graph.certify import DIFFERENCE_BYTES
-from lightning_diffal.graph.precision import FLOAT32_ROUNDING, full_float32
+from lightning_diffal.graph.precision import FLOAT32_ROUNDING, full_float32, times_two_to
 from lightning_diffal.selectors.score import in_order
 from lightning_diffal.selectors.selector import Query
 from lightning_diffal.selectors.snapshot import Snapshot
@@ -45,7 +45,7 @@ class CoresetSelector:
                 chosen.append(farthest)
                 distances.append(gaps.distance[farthest])
                 gaps.close(farthest)
-        return in_order(torch.cat(chosen), -torch.cat(distances))
+        return in_order(torch.cat(chosen), times_two_to(snapshot.exponent, -torch.cat(distances)))
 
 
 class Gaps:

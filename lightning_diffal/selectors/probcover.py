@@ -63,7 +63,7 @@ class ProbCoverSelector:
     ) -> Query:
         watch = watch or Watch()
         points = snapshot.points - snapshot.points.mean(dim=0)  # products are more exact around the origin
-        radius = self.radius
+        radius = None if self.radius is None else math.ldexp(self.radius, -snapshot.exponent)
         with full_float32(points.device):
             if radius is None:
                 with watch.stage("radius"):

@@ -11,12 +11,15 @@ from torch import Tensor
 
 from lightning_diffal.arguments import checks_its_arguments
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
-from lightning_diffal.graph.precision import surely_finite
+from lightning_diffal.graph.precision import magnitude, surely_finite, times_two_to
 from lightning_diffal.labels import UNLABELED, check_labels, refuse_other_than_probabilities
 from lightning_diffal.ranks import ALONE, Ranks
 from lightning_diffal.watch import Watch
 
 Part = TypeVar("Part")
+
+# Squares of numbers up to 2³⁰, or down to 2⁻³⁰, are far from the ends of float32, also when many are added up.
+HANDY = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,15 +106,25 @@ class Snapshot:
 
     @property
     def points(self) -> Float[Tensor, "n d"]:
-        """The embeddings, in float32 if they came in half precision."""
-        return in_full(have(self.embeddings, "embeddings"))
+        """The embeddings, in float32 if they came in half precision, divided by 2 to the `exponent`."""
+        return times_two_to(-self.exponent, in_full(have(self.embeddings, "embeddings")))
+
+    @cached_property
+    def exponent(self) -> int:
+        """0, unless the embeddings are so large or small that their squares would overflow or vanish."""
+        exponent = magnitude(in_full(have(self.embeddings, "embeddings")))
+        return exponent if abs(exponent) > HANDY else 0
 
     def symmetric_graph(self, neighbors: int | None, watch: Watch) -> NeighborGraph:
         """The graph of the points, whole on every rank. Built once, however many selectors ask for it."""
         if neighbors not in self.graphs:
             with watch.stage("graph"):
                 graph = build_graph(
-                    self.points, neighbors, symmetric=True, progress=watch.counted, ranks=self.ranks
+                    have(self.embeddings, "embeddings"),
+                    neighbors,
+                    symmetric=True,
+                    progress=watch.counted,
+                    ranks=self.ranks,
                 ).gathered()
             self.graphs[neighbors] = graph
         return self.graphs[neighbors]

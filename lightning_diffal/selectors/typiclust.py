@@ -10,7 +10,7 @@ from torch import Tensor
 from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.graph.certify import DIFFERENCE_BYTES, squared_distances
 from lightning_diffal.graph.exact import search_torch
-from lightning_diffal.graph.precision import full_float32
+from lightning_diffal.graph.precision import full_float32, times_two_to
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.selectors.kmeans import kmeans
 from lightning_diffal.selectors.score import in_order, take_lowest
@@ -69,7 +69,7 @@ class TypiClustSelector:
         # Cluster by cluster, and then in the order of the visits.
         turn = torch.tensor(sorted(range(size), key=lambda place: visits[place]), device=points.device)
         indices = torch.cat([chosen[cluster].indices for cluster in sorted(chosen)])
-        scores = torch.cat([chosen[cluster].scores for cluster in sorted(chosen)])
+        scores = times_two_to(snapshot.exponent, torch.cat([chosen[cluster].scores for cluster in sorted(chosen)]))
         return in_order(torch.empty_like(indices).scatter_(0, turn, indices), scores.scatter(0, turn, scores))
 
 

@@ -142,6 +142,17 @@ def test_a_constant_embedding_is_enough(selector):
 
 
 @every_selector
+@pytest.mark.parametrize("exponent", [-100, -40, 40, 100])
+def test_the_unit_of_the_embeddings_does_not_matter(selector, exponent):
+    # Squares of float32 overflow from 2⁶⁴ on and vanish below 2⁻⁷⁵.
+    snapshot, truth = snapshot_of()
+    other = changed(snapshot, embeddings=snapshot.embeddings * 2.0**exponent)
+    radius = getattr(selector, "radius", None)
+    stretched = selector if radius is None else dataclasses.replace(selector, radius=radius * 2.0**exponent)
+    assert torch.equal(ask(stretched, other, 7, truth).indices, ask(selector, snapshot, 7, truth).indices)
+
+
+@every_selector
 def test_nothing_left_is_nothing_asked(selector):
     snapshot, truth = snapshot_of(known=60)
     assert len(ask(selector, snapshot, 5, truth)) == 0

@@ -40,6 +40,13 @@ def test_wherever_the_points_are_it_chooses_as_brute_force_does(dimensions, offs
     assert query.indices.tolist() == greedy(points.double().numpy(), snapshot.labeled.tolist(), 60)
 
 
+def test_distances_come_in_the_unit_of_the_embeddings():
+    snapshot, truth = snapshot_of()
+    large = changed(snapshot, embeddings=snapshot.embeddings * 2.0**100)
+    near, far = (ask(CoresetSelector(), pool, 7, truth).scores for pool in (snapshot, large))
+    assert torch.equal(near * 2.0**100, far)
+
+
 def test_the_radius_is_within_twice_the_smallest():
     points = torch.randn(9, 2, generator=torch.Generator().manual_seed(1))
     snapshot, truth = snapshot_of(n=9, known=0, embeddings=points, logits=None, stochastic=None)
