@@ -86,9 +86,13 @@ def cut(points: Float[Tensor, "n d"], ranks: Ranks = ALONE) -> Cells:
 def nearest_center(points: Float[Tensor, "s d"], center: Float[Tensor, "m d"]) -> Int[Tensor, " s"]:
     half_square = center.square().sum(dim=1) / 2
     height = max(1, TILE_ENTRIES // len(center))
-    return torch.cat(
-        [torch.addmm(half_square, rows, center.T, alpha=-1).argmin(dim=1) for rows in points.split(height)]
-    )
+    # One tile for all: between tiles that come and go, answers that stay would leave memory in useless pieces.
+    tile = points.new_empty(min(height, len(points)), len(center))
+    home = torch.empty_like(points[:, 0], dtype=torch.long)
+    for rows, part in zip(points.split(height), home.split(height), strict=True):
+        square = torch.addmm(half_square, rows, center.T, alpha=-1, out=tile[: len(rows)])
+        torch.argmin(square, dim=1, out=part)
+    return home
 
 
 def dealt(cells: Cells, ranks: Ranks) -> Int[Tensor, " r"]:

@@ -39,13 +39,17 @@ class CoresetSelector:
         with full_float32(snapshot.labels.device):
             with watch.stage("distances"):
                 gaps = Gaps(snapshot.points, snapshot.labeled)
-            chosen, distances = [], []
-            for _ in watch.over("query", range(size)):
+            # Made before, for what stays between larger tensors that come and go leaves memory in useless pieces.
+            chosen, distances = (
+                torch.empty_like(snapshot.labels[:size], dtype=torch.long),
+                gaps.distance.new_empty(size),
+            )
+            for place in watch.over("query", range(size)):
                 farthest = gaps.farthest()
-                chosen.append(farthest)
-                distances.append(gaps.distance[farthest])
+                chosen[place] = farthest[0]
+                distances[place] = gaps.distance[farthest[0]]
                 gaps.close(farthest)
-        return in_order(torch.cat(chosen), times_two_to(snapshot.exponent, -torch.cat(distances)))
+        return in_order(chosen, times_two_to(snapshot.exponent, -distances))
 
 
 class Gaps:
@@ -63,8 +67,10 @@ class Gaps:
         if self.any:
             home = centers[nearest_center(self.around_mean, self.around_mean[centers])]
             height = max(1, DIFFERENCE_BYTES // (points.element_size() * points.shape[1]))
-            pairs = zip(points.split(height), home.split(height), strict=True)
-            self.distance = torch.cat([direct(rows[:, None], points[near, None])[:, 0, 0] for rows, near in pairs])
+            for rows, near, gap in zip(
+                points.split(height), home.split(height), self.distance.split(height), strict=True
+            ):
+                gap.copy_(direct(rows[:, None], points[near, None])[:, 0, 0])
             self.distance[centers] = -1
 
     def farthest(self) -> Int[Tensor, " 1"]:

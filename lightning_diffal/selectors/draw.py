@@ -67,15 +67,15 @@ def plus_plus(
     """
     nearest = square_distance_to(first)[:, 0]
     left = torch.ones_like(nearest)
-    chosen, gaps = [first], [torch.full_like(nearest[:1], float("inf"))]
-    while len(chosen) < count:
-        nearest[chosen[-1]] = 0
-        left[chosen[-1]] = 0
+    chosen, gaps = first.repeat(count), torch.full_like(nearest[:1], float("inf")).repeat(count)
+    for place in range(1, count):
+        nearest[chosen[place - 1]] = 0
+        left[chosen[place - 1]] = 0
         weight = nearest if bool((nearest > 0).any()) else left
         points = proportional(weight, trials, generator)
         after = torch.minimum(nearest[:, None], square_distance_to(points))  # (n, trials)
-        best = after.sum(dim=0).argmin(dim=0, keepdim=True) if trials > 1 else torch.zeros_like(first)
-        chosen.append(points[best])
-        gaps.append(nearest[points[best]])
-        nearest = after[:, best[0]].contiguous()
-    return torch.cat(chosen), torch.cat(gaps)
+        best = after.sum(dim=0).argmin() if trials > 1 else 0
+        chosen[place] = points[best]
+        gaps[place] = nearest[points[best]]
+        nearest = after[:, best].contiguous()
+    return chosen, gaps

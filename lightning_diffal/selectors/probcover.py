@@ -76,15 +76,16 @@ class ProbCoverSelector:
                 cover = Cover(points, counted, radius)
                 cover.add(snapshot.labeled)
             cover.gain[snapshot.labeled] = -1
-            chosen, gains = [snapshot.labeled[:0]], [cover.gain[:0]]
-            for _ in watch.over("query", range(min(size, len(snapshot.unlabeled)))):
+            size = min(size, len(snapshot.unlabeled))
+            chosen, gains = cover.gain.new_empty(size), cover.gain.new_empty(size)
+            for place in watch.over("query", range(size)):
                 # argmax gives the first of equal ones, by its documentation.
                 best = cover.gain.argmax(dim=0, keepdim=True)
-                chosen.append(best)
-                gains.append(cover.gain[best])
+                chosen[place] = best[0]
+                gains[place] = cover.gain[best[0]]
                 cover.add(best)
                 cover.gain[best] = -1
-        return in_order(torch.cat(chosen), -torch.cat(gains).to(points.dtype))
+        return in_order(chosen, -gains.to(points.dtype))
 
 
 class Cover:

@@ -73,8 +73,11 @@ class ProbabilitySelector(ScoreSelector):
         with watch.stage("score"):
             if self.passes is not None:
                 return self.sureness(have(snapshot.stochastic, "stochastic").probabilities)
-            blocks = have(snapshot.logits, "logits").split(max(1, BLOCK_ENTRIES // snapshot.num_classes))
-            return torch.cat([self.sureness(probabilities_of(block)) for block in blocks])
+            logits, height = have(snapshot.logits, "logits"), max(1, BLOCK_ENTRIES // snapshot.num_classes)
+            scores = torch.empty_like(in_full(logits[:, 0]))
+            for block, part in zip(logits.split(height), scores.split(height), strict=True):
+                part.copy_(self.sureness(probabilities_of(block)))
+            return scores
 
     @abstractmethod
     def sureness(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:

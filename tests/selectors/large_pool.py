@@ -11,8 +11,8 @@ from lightning_diffal import UNLABELED
 from tests.selectors.test_contract import ask, snapshot_of
 
 
-def main(n, expressions):
-    """Ask each selector for 100 points of n in 20 dimensions, with 30 labels known; print how many were chosen."""
+def main(n, known, size, *expressions):
+    """Ask each selector for `size` points of n in 20 dimensions; print how many were chosen, and gigabytes."""
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
     truth = torch.randint(10, (n,), generator=generator)
@@ -20,13 +20,17 @@ def main(n, expressions):
     embeddings = center[truth] + torch.randn(n, 20, generator=generator)
     logits = embeddings @ center.T
     labels = torch.full((n,), UNLABELED)
-    labels[:30] = truth[:30]
+    labels[:known] = truth[:known]
     passes = lightning_diffal.StochasticPasses(logits.softmax(dim=1), torch.zeros(n))
     snapshot, _ = snapshot_of(labels=labels, num_classes=10, embeddings=embeddings, logits=logits, stochastic=passes)
-    chosen = {code: len(ask(eval(code, vars(lightning_diffal)), snapshot, 100, truth)) for code in expressions}
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({"chosen": chosen, "gigabytes": kilobytes * 1024 / 1e9}))
+    before = most_held()
+    chosen = {code: len(ask(eval(code, vars(lightning_diffal)), snapshot, size, truth)) for code in expressions}
+    print(json.dumps({"chosen": chosen, "all": most_held(), "added": most_held() - before}))
+
+
+def most_held():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    main(*map(int, sys.argv[1:4]), *sys.argv[4:])
