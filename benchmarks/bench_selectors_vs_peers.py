@@ -12,9 +12,9 @@ Results are appended to a file as they come, and what is in it is not measured a
 Where both sides must choose the same points, the table says how many of them they share; where the choice has ties or
 chance, it gives what the choice is made for: the covering radius of coreset (smaller is better), the share of the pool
 that ProbCover covers (larger is better). (small-text 1.4.1 takes places among the unlabeled for indices of the pool
-once it has chosen a point, so its coreset is another one.)
+once it has chosen a point, so its coreset is another one. graphlearning's own graph is an approximate one, by annoy.)
 
-Peers: pip install scikit-activeml small-text baal graphlearning. A peer that is missing is left out.
+Peers: pip install scikit-activeml small-text baal graphlearning annoy. A peer that is missing is left out.
 Usage: python benchmarks/bench_selectors_vs_peers.py [--sizes 10000 50000 1000000] [--selectors margin badge ...]
 """
 
