@@ -8,8 +8,10 @@ import warnings
 from pathlib import Path
 
 import matplotlib as mpl
+import torch
 import yaml
 
+from lightning_diffal import UNLABELED, Snapshot
 from tests.plugin.workshop import Data, Net
 
 ROOT = Path(__file__).parents[1]
@@ -20,16 +22,22 @@ def snippet_with(words):
     return next(snippet for snippet in SNIPPETS if words in snippet)
 
 
-def test_the_ten_lines_of_the_readme_run_on_a_model_and_data_of_somebody_elses(tmp_path, monkeypatch, capsys):
+def run_behind_the_callback(snippet, tmp_path, monkeypatch):
+    """The names a snippet leaves behind, with a model and data of somebody else's."""
     monkeypatch.chdir(tmp_path)
     mpl.use("Agg")
     names = {"model": Net(), "data": Data()}
-    snippet = snippet_with("DiffusionActiveLearning(")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Lightning's default logger and bars
         exec(compile(snippet, "README.md", "exec"), names)
     assert names["history"].labels == [20, 40, 60, 80, 100]
     assert all(row["steps"] >= 20 for row in names["history"])
+    return names
+
+
+def test_the_ten_lines_of_the_readme_run_on_a_model_and_data_of_somebody_elses(tmp_path, monkeypatch, capsys):
+    snippet = snippet_with("DiffusionActiveLearning(")
+    names = run_behind_the_callback(snippet, tmp_path, monkeypatch)
     assert names["history"].metric("val_acc")[-1] > 0.8
     assert "val_acc" in capsys.readouterr().out
     assert len(snippet.strip().splitlines()) <= 10
@@ -40,10 +48,13 @@ def test_the_core_snippet_of_the_readme_runs(capsys):
     assert re.search(r"tensor\(\[(\s*\d+,){19}\s*\d+\]\)", capsys.readouterr().out), "twenty indices"
 
 
-def test_a_selector_of_ones_own_runs_as_the_readme_says(capsys):
-    exec(compile(snippet_with("LeastNormSelector"), "README.md", "exec"), {})
-    twenty = r"tensor\(\[(\s*\d+,){19}\s*\d+\]\)"
-    assert len(re.findall(twenty, capsys.readouterr().out)) == 2
+def test_a_selector_of_ones_own_runs_as_the_readme_says(tmp_path, monkeypatch):
+    names = run_behind_the_callback(snippet_with("LeastNormSelector"), tmp_path, monkeypatch)
+    # It chooses by its score: alone, the smallest embeddings there are.
+    embeddings = torch.randn(500, 8, generator=torch.Generator().manual_seed(0))
+    snapshot = Snapshot(labels=torch.full((500,), UNLABELED), num_classes=3, embeddings=embeddings)
+    smallest = embeddings.norm(dim=1).argsort()[:20]
+    assert names["LeastNormSelector"]()(snapshot, 20).indices.tolist() == smallest.tolist()
 
 
 def test_every_snippet_of_the_readme_is_run_by_a_test():
