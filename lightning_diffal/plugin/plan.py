@@ -1,5 +1,6 @@
 """What a run does with its budget."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from lightning_diffal.pool.ledger import Record, plain
 from lightning_diffal.pool.oracle import AnswerFunction
 from lightning_diffal.pool.randomness import seed_of
 from lightning_diffal.selectors.selector import AnySelector, Query
+
+ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +126,6 @@ def reached_of(query: Query) -> list[bool | None]:
 
 
 def described_selector(selector: AnySelector) -> str:
-    """The repr of a selector; a function's would hold an address, which changes from process to process."""
+    """The repr of a selector, or a function's name, without addresses, which change from process to process."""
     name = getattr(selector, "__qualname__", None)
-    return f"{selector.__module__}.{name}" if name is not None else repr(selector)
+    return ADDRESS.sub("", f"{selector.__module__}.{name}" if name is not None else repr(selector))

@@ -2,12 +2,13 @@
 
 import csv
 import json
+from functools import partial
 
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from lightning_diffal import ActiveLearning
+from lightning_diffal import ActiveLearning, LocalMaxSelector, ScoreSelector
 from tests.plugin.workshop import Clouds, Data, Net, learner, quiet
 
 
@@ -92,6 +93,34 @@ def spoil(change):
         ledger_of(tmp_path).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     return spoiled
+
+
+class LeastNorm(ScoreSelector):
+    """As a user would write it: its repr holds an address."""
+
+    needs = frozenset({"embeddings"})
+
+    def score(self, snapshot, watch):
+        return snapshot.points.norm(dim=1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        LeastNorm,
+        lambda: LocalMaxSelector(of=LeastNorm(), neighbors=5),
+        lambda: partial(LeastNorm.__call__, LeastNorm()),
+    ],
+    ids=["class", "wrapped", "partial"],
+)
+def test_a_run_with_a_selector_of_ones_own_goes_on_in_another_process(make, tmp_path):
+    selectors = [make(), make()]
+    assert repr(selectors[0]) != repr(selectors[1]), "as in another process"
+    for selector, budget in zip(selectors, (17, 25), strict=True):
+        active = ActiveLearning(query_size=8, budget=budget, initial=9, selector=selector)
+        history = active.fit(quiet(tmp_path, active), Net(), datamodule=Data())
+    assert history.labels[-1] == 25
+    assert "0x" not in lines_of(tmp_path)[0]["selector"]
 
 
 @pytest.mark.parametrize(
