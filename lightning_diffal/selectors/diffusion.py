@@ -117,6 +117,9 @@ def ask(answer: Answer, query: Query, num_classes: int) -> Int[Tensor, " b"]:
 class DiffusionSelector:
     """Ask where the diffused labels are closest to zero: the method of the paper, from embeddings to a query.
 
+    argmin_i min_c |χ_ic| after T steps of χ ← M χ with the labels held fast, a mini-batch at a time; before that, the
+    points no label reaches, largest Σ_j W_ij first. `build_graph` has W, `diffuse` has χ, `batch_query` the choice.
+
     Args:
         mini_batch: P, the points chosen between two diffusions.
         neighbors: K of the graph. By default ⌈2 ln n⌉.
@@ -126,8 +129,8 @@ class DiffusionSelector:
         shrink_below: δ of appendix B.3.
         backend: Who searches the neighbors.
 
-    Cost: `build_graph` once, then `batch_query`.
-    Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, Algorithm 1.
+    Needs embeddings, and logits for a soft start. Cost: `build_graph` once, then `batch_query`.
+    Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning (2003.10339), Algorithm 1.
     """
 
     mini_batch: int = 1

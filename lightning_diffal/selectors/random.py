@@ -13,7 +13,7 @@ from lightning_diffal.selectors.snapshot import Snapshot
 
 @dataclass(frozen=True, kw_only=True)
 class RandomSelector:
-    """Ask about any points, all equally likely.
+    """Ask about any points, all equally likely: each batch of b among the u unlabeled ones with chance 1 / C(u, b).
 
     Needs nothing, and so costs no forward pass. Cost: one look at the labels.
     """

@@ -109,14 +109,19 @@ def choose(
     """Ask a selector for `size` points, or all that are left, and refuse what is not that many unlabeled ones."""
     size = min(size, snapshot.num_unlabeled)
     if size == 0:
-        return unscored([], snapshot)
+        return unscored(snapshot.labeled[:0])
     extras: dict[str, Any] = {"answer": answer, "generator": generator, "watch": watch}
     parameters = parameters_of(selector)
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         extras = {name: value for name, value in extras.items() if name in parameters}
     given = selector(snapshot, size, **extras)
-    query = given if isinstance(given, Query) else unscored(given, snapshot)
-    indices, places = query.indices, query.indices.flatten().tolist()
+    indices = indices_of(given, snapshot.labels.device)
+    if indices is None:
+        raise ValueError(
+            f"selector={selector!r} answered {type(given).__name__}: a tensor or a list of {size} indices is needed, "
+            "whole numbers, or a Query of them."
+        )
+    places = indices.flatten().tolist()
     inside = not places or 0 <= min(places) <= max(places) < len(snapshot.labels)
     fresh = inside and set(snapshot.labels[indices].flatten().tolist()) <= {UNLABELED}
     if indices.shape != (size,) or not fresh or len(set(places)) != size:
@@ -126,12 +131,21 @@ def choose(
             f"selector={selector!r} chose {what}: {size} different unlabeled points of the {len(snapshot.labels)} "
             f"in the pool are needed."
         )
-    return query
+    return given if isinstance(given, Query) else unscored(indices)
 
 
-def unscored(indices: Tensor | Sequence[int], snapshot: Snapshot) -> Query:
+def indices_of(given: Any, device: torch.device) -> Tensor | None:
+    """What a selector answered with, as whole numbers; None if it is something else."""
+    named = given.indices if isinstance(given, Query) else given
+    try:
+        points = torch.as_tensor(named, device=device)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    whole = not (points.dtype.is_floating_point or points.dtype.is_complex or points.dtype == torch.bool)
+    return points.long() if whole or points.numel() == 0 else None
+
+
+def unscored(indices: Int[Tensor, " b"]) -> Query:
     """A query of a selector that only names points."""
-    points = torch.as_tensor(indices, device=snapshot.labels.device)
-    points = points.long() if len(points) == 0 or not points.dtype.is_floating_point else points
-    nothing = torch.full(points.shape, float("nan"), device=points.device)
-    return Query(points, nothing, torch.ones_like(points, dtype=torch.bool))
+    nothing = torch.full(indices.shape, float("nan"), device=indices.device)
+    return Query(indices, nothing, torch.ones_like(indices, dtype=torch.bool))

@@ -264,6 +264,12 @@ def test_a_wrapped_selector_gets_the_keywords_it_takes():
         (lambda s, k: s.unlabeled[[0, 0, 1, 2]], "chose points twice"),
         (lambda s, k: [0, 1, 2, 60], "chose an index outside the pool"),
         (lambda s, k: [-1, 1, 2, 3], "chose an index outside the pool"),
+        (lambda s, k: [], r"chose \(0,\) indices"),
+        (lambda s, k: None, r"answered NoneType: a tensor or a list of 4 indices is needed, whole numbers, or a Query"),
+        (lambda s, k: set(s.unlabeled[:k].tolist()), "answered set"),
+        (lambda s, k: s.unlabeled[:k].float(), "answered Tensor: .* whole numbers"),
+        (lambda s, k: s.labels == UNLABELED, "answered Tensor: .* whole numbers"),
+        (lambda s, k: ["first", "second"], "answered list"),
     ],
 )
 def test_a_selector_that_chooses_wrongly_is_refused(chosen, message):
