@@ -31,13 +31,17 @@ class StochasticPasses:
     expected_entropy: Float[Tensor, " n"]
     """The mean of the passes' entropies, in nats."""
 
+    def __post_init__(self) -> None:
+        leave_gradients_behind(self, "probabilities", "expected_entropy")
+
 
 @checks_its_arguments
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Snapshot:
     """What is known of the pool after a fit: all a selector may look at. All tensors are on one device.
 
-    It is checked here, once for all selectors: one row for each point, one column for each class, no NaN.
+    It is checked here, once for all selectors: one row for each point, one column for each class, no NaN. What carries
+    gradients is kept without them.
     """
 
     labels: Int[Tensor, " n"]
@@ -56,6 +60,7 @@ class Snapshot:
     """The processes that have this same snapshot and choose from it together. All must choose alike."""
 
     def __post_init__(self) -> None:
+        leave_gradients_behind(self, "embeddings", "logits")
         check_labels("Snapshot", self.labels, len(self.labels), self.num_classes, self.labels.device)
         if self.embeddings is not None:
             self.check_rows("embeddings", self.embeddings, None)
@@ -132,6 +137,13 @@ class Snapshot:
     @cached_property
     def graphs(self) -> dict[int | None, NeighborGraph]:
         return {}
+
+
+def leave_gradients_behind(parts: object, *names: str) -> None:
+    for name in names:
+        part = getattr(parts, name)
+        if isinstance(part, Tensor) and part.requires_grad:
+            object.__setattr__(parts, name, part.detach())  # frozen for others
 
 
 def all_finite(part: Float[Tensor, "n m"]) -> Bool[Tensor, " n"]:

@@ -166,6 +166,24 @@ def test_half_precision_is_enough(selector):
 
 
 @every_selector
+def test_gradients_are_left_behind(selector):
+    snapshot, truth = snapshot_of()
+    embeddings, logits, *passes = (
+        part.clone().requires_grad_()
+        for part in (
+            snapshot.embeddings,
+            snapshot.logits,
+            snapshot.stochastic.probabilities,
+            snapshot.stochastic.expected_entropy,
+        )
+    )
+    carrying = changed(snapshot, embeddings=embeddings, logits=logits, stochastic=StochasticPasses(*passes))
+    query = ask(selector, carrying, 7, truth)
+    assert torch.equal(query.indices, ask(selector, snapshot, 7, truth).indices)
+    assert not query.scores.requires_grad
+
+
+@every_selector
 def test_it_gets_by_with_what_it_says_it_needs(selector):
     snapshot, truth = snapshot_of()
     missing = {name: None for name in ("embeddings", "logits", "stochastic") if name not in needs_of(selector)}
