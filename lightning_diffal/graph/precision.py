@@ -39,7 +39,7 @@ def times_two_to(exponent: int, values: Float[Tensor, "..."]) -> Float[Tensor, "
 def square_distance(both: Float[Tensor, "n t"], product: Float[Tensor, "n t"], terms: int) -> Float[Tensor, "n t"]:
     """|x|² + |y|² - 2x·y with `both` for the first two, each a sum of so many terms; 0 where rounding could make it."""
     square = torch.sub(both, product, alpha=2)
-    return square.masked_fill_(square <= both * (2 * (terms + 8) * FLOAT32_ROUNDING), 0.0)
+    return square.masked_fill_(square <= both * ((terms + 8) * torch.finfo(square.dtype).eps), 0.0)
 
 
 def search_error(

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.graph.cells import nearest_center
+from lightning_diffal.graph.cells import TILE_ENTRIES
 from lightning_diffal.graph.certify import DIFFERENCE_BYTES
 from lightning_diffal.graph.precision import FLOAT32_ROUNDING, full_float32, times_two_to
 from lightning_diffal.selectors.score import in_order
@@ -61,17 +61,37 @@ class Gaps:
     def __init__(self, points: Float[Tensor, "n d"], centers: Int[Tensor, " m"]) -> None:
         self.points, self.any = points, len(centers) > 0
         self.around_mean = points - points.mean(dim=0)  # products are more exact around the origin
+        self.rounding = 2 * (points.shape[1] + 8) * FLOAT32_ROUNDING
         # |x|² less what the rounding of |x|² + |y|² - 2x·y can make.
-        self.square = self.around_mean.square().sum(dim=1) * (1 - 2 * (points.shape[1] + 8) * FLOAT32_ROUNDING)
+        self.square = self.around_mean.square().sum(dim=1) * (1 - self.rounding)
         self.distance = torch.full_like(self.square, float("inf"))
         if self.any:
-            home = centers[nearest_center(self.around_mean, self.around_mean[centers])]
-            height = max(1, DIFFERENCE_BYTES // (points.element_size() * points.shape[1]))
-            for rows, near, gap in zip(
-                points.split(height), home.split(height), self.distance.split(height), strict=True
-            ):
-                gap.copy_(direct(rows[:, None], points[near, None])[:, 0, 0])
-            self.distance[centers] = -1
+            self.close_all(centers)
+
+    def close_all(self, centers: Int[Tensor, " m"]) -> None:
+        """Make points centers, a tile of rows and centers at a time; no center so far."""
+        center, square = self.around_mean[centers], self.square[centers]
+        height = max(1, TILE_ENTRIES // len(centers))
+        tile = square.new_empty(min(height, len(self.points)), len(centers))
+        for start in range(0, len(self.points), height):
+            rows = self.around_mean[start : start + height]
+            least = torch.addmm(square, rows, center.T, alpha=-2, out=tile[: len(rows)])
+            lowest, place = least.min(dim=1)
+            self.narrow(start + torch.arange(len(rows), device=rows.device), centers[place])
+            # So low may that of the nearest be, if rounding has hidden it.
+            enough = lowest + 3 * self.rounding * (self.square[start : start + height] + square[place])
+            others = least.scatter_(1, place[:, None], float("inf"))
+            doubtful = (others.amin(dim=1) <= enough).nonzero()[:, 0]
+            row, which = (others[doubtful] <= enough[doubtful, None]).nonzero(as_tuple=True)
+            self.narrow(start + doubtful[row], centers[which])
+        self.distance[centers] = -1
+
+    def narrow(self, rows: Int[Tensor, " p"], centers: Int[Tensor, " p"]) -> None:
+        """Take each row at most as far as its center is by differences."""
+        height = max(1, DIFFERENCE_BYTES // (self.points.element_size() * self.points.shape[1]))
+        for row, center in zip(rows.split(height), centers.split(height), strict=True):
+            distance = direct(self.points[row][:, None], self.points[center][:, None])[:, 0, 0]
+            self.distance.scatter_reduce_(0, row, distance, "amin")
 
     def farthest(self) -> Int[Tensor, " 1"]:
         """The first of those with the widest gap, as argmax documents; without any center, that nearest the mean."""
@@ -84,8 +104,7 @@ class Gaps:
         self.any = True
         least = torch.addmv(self.square, self.around_mean, self.around_mean[center[0]], alpha=-2)
         nearer = (least <= self.distance.square() - self.square[center]).nonzero()[:, 0]
-        distance = direct(self.points[nearer], self.points[center])[:, 0]
-        self.distance[nearer] = torch.minimum(self.distance[nearer], distance)
+        self.narrow(nearer, center.expand(len(nearer)))
         self.distance[center] = -1  # behind all others, where it coincides with them too
 
 

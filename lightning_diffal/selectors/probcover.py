@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
-from lightning_diffal.graph.precision import FLOAT32_ROUNDING, full_float32
+from lightning_diffal.graph.precision import full_float32, wide_dtype
 from lightning_diffal.selectors.draw import some
 from lightning_diffal.selectors.kmeans import kmeans
 from lightning_diffal.selectors.score import in_order
@@ -17,9 +17,9 @@ from lightning_diffal.selectors.selector import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 from lightning_diffal.watch import Watch
 
-# Distances held at a time, 4 bytes each, and how many of a row: such tiles stay in the cache.
-TILE_ENTRIES = 2**21
-TILE_WIDTH = 2**11
+# Distances held at a time, 8 bytes each, and how many of a row: such tiles stay in the cache.
+TILE_ENTRIES = 2**20
+TILE_WIDTH = 2**10
 # Points whose nearest stranger is looked for: the purity they give has a standard error of 0.5% at 95%.
 JUDGED = 2048
 
@@ -41,8 +41,9 @@ class ProbCoverSelector:
         counted: In a larger pool than this, coverage is counted on so many points drawn at random. Every point remains
             a candidate.
 
-    Needs embeddings. Cost: O(n · min(n, counted) · d) at most twice, however many points are asked for. Memory: a copy
-    of the embeddings and 8 MiB; nothing grows with the number of pairs.
+    Needs embeddings. Cost: O(n · min(n, counted) · d) at most twice, however many points are asked for; in float64,
+    since in float32 the small balls of a class that the network has drawn together would hold all of it. Memory: two
+    copies of the embeddings, those in float64, and 8 MiB; nothing grows with the number of pairs.
     Reference: Yehuda, Dekel, Hacohen & Weinshall, 2205.11320, Algorithm 1.
     """
 
@@ -62,7 +63,8 @@ class ProbCoverSelector:
         self, snapshot: Snapshot, size: int, *, generator: torch.Generator, watch: Watch | None = None
     ) -> Query:
         watch = watch or Watch()
-        points = snapshot.points - snapshot.points.mean(dim=0)  # products are more exact around the origin
+        points = snapshot.points.to(wide_dtype(snapshot.labels.device))
+        points = points - points.mean(dim=0)  # products are more exact around the origin
         radius = None if self.radius is None else math.ldexp(self.radius, -snapshot.exponent)
         with full_float32(points.device):
             if radius is None:
@@ -85,7 +87,7 @@ class ProbCoverSelector:
                 gains[place] = cover.gain[best[0]]
                 cover.add(best)
                 cover.gain[best] = -1
-        return in_order(chosen, -gains.to(points.dtype))
+        return in_order(chosen, -gains.to(snapshot.points.dtype))
 
 
 class Cover:
@@ -93,7 +95,8 @@ class Cover:
 
     def __init__(self, points: Float[Tensor, "n d"], counted: Int[Tensor, " m"], radius: float) -> None:
         self.points, self.uncovered, self.radius = points, counted, radius
-        self.square = points.square().sum(dim=1)
+        # |x|² less what the rounding of |x|² + |y|² - 2x·y can make.
+        self.square = points.square().sum(dim=1) * (1 - (points.shape[1] + 8) * torch.finfo(points.dtype).eps)
         self.gain = torch.zeros_like(counted[:1]).repeat(len(points))
         everyone = torch.arange(len(points), device=points.device)
         self.count(everyone, counted, 1)
@@ -121,9 +124,8 @@ class Cover:
 
         In floating point, since sums of booleans are several times as slow.
         """
-        rounding = 2 * (self.points.shape[1] + 8) * FLOAT32_ROUNDING
-        square = torch.addmm(self.square[others] * (1 - rounding), self.points[rows], self.points[others].T, alpha=-2)
-        return square.le_((radius**2 - self.square[rows] * (1 - rounding))[:, None])
+        distance = torch.addmm(self.square[others], self.points[rows], self.points[others].T, alpha=-2)
+        return distance.le_((radius**2 - self.square[rows])[:, None])
 
 
 def pure_radius(

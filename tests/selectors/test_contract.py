@@ -76,6 +76,13 @@ def snapshot_of(n=60, known=9, classes=3, seed=0, **changes):
     return Snapshot(**parts | changes), truth
 
 
+def drawn_together(n, dimensions, ratio, seed=0):
+    """Ten classes, each as wide as 1, so far apart that products in float32 do not tell near points apart."""
+    generator = torch.Generator().manual_seed(seed)
+    centers = ratio * torch.randn(10, dimensions, generator=generator)
+    return centers[torch.arange(n) % 10] + torch.randn(n, dimensions, generator=generator)
+
+
 def stochastic_of(logits):
     """What passes with these logits (passes, n, c) come to."""
     probabilities = logits.softmax(dim=2)

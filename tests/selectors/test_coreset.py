@@ -4,7 +4,7 @@ import torch
 from scipy.spatial.distance import cdist
 
 from lightning_diffal import CoresetSelector
-from tests.selectors.test_contract import ask, changed, snapshot_of
+from tests.selectors.test_contract import ask, changed, drawn_together, snapshot_of
 
 
 def greedy(points, labeled, size):
@@ -36,6 +36,15 @@ def test_it_is_greedy_k_center_by_brute_force(seed, tile, monkeypatch):
 def test_wherever_the_points_are_it_chooses_as_brute_force_does(dimensions, offset, dtype):
     points = torch.randn(200, dimensions, generator=torch.Generator().manual_seed(0)).to(dtype) + offset
     snapshot, truth = snapshot_of(n=200, known=40, embeddings=points)
+    query = ask(CoresetSelector(), snapshot, 60, truth)
+    assert query.indices.tolist() == greedy(points.double().numpy(), snapshot.labeled.tolist(), 60)
+
+
+@pytest.mark.parametrize("dimensions", [3, 20, 200])
+@pytest.mark.parametrize("ratio", [10, 1000, 100_000])
+def test_it_tells_points_apart_in_classes_that_are_drawn_together(dimensions, ratio):
+    points = drawn_together(300, dimensions, ratio)
+    snapshot, truth = snapshot_of(n=300, known=100, embeddings=points)
     query = ask(CoresetSelector(), snapshot, 60, truth)
     assert query.indices.tolist() == greedy(points.double().numpy(), snapshot.labeled.tolist(), 60)
 

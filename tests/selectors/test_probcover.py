@@ -6,7 +6,7 @@ from scipy.spatial.distance import cdist
 from lightning_diffal import ProbCoverSelector
 from lightning_diffal.selectors import probcover
 from lightning_diffal.selectors.probcover import pure_radius
-from tests.selectors.test_contract import ask, changed, snapshot_of
+from tests.selectors.test_contract import ask, changed, drawn_together, snapshot_of
 
 
 def greedy_cover(points, labeled, size, radius):
@@ -33,6 +33,17 @@ def test_it_is_the_greedy_cover_of_all_pairs(radius, tiles, monkeypatch):
     points = snapshot.embeddings.double().numpy()
     chosen, counts = greedy_cover(points, snapshot.labeled.tolist(), 40, radius)
     query = ask(ProbCoverSelector(radius=radius), snapshot, 40, truth)
+    assert query.indices.tolist() == chosen
+    assert (-query.scores).tolist() == counts
+
+
+@pytest.mark.parametrize("dimensions", [3, 20, 200])
+@pytest.mark.parametrize("ratio", [10, 1000, 100_000])
+def test_it_tells_points_apart_in_classes_that_are_drawn_together(dimensions, ratio):
+    points, radius = drawn_together(300, dimensions, ratio), 0.8 * (2 * dimensions) ** 0.5
+    snapshot, truth = snapshot_of(n=300, known=10, embeddings=points)
+    query = ask(ProbCoverSelector(radius=radius), snapshot, 60, truth)
+    chosen, counts = greedy_cover(points.double().numpy(), snapshot.labeled.tolist(), 60, radius)
     assert query.indices.tolist() == chosen
     assert (-query.scores).tolist() == counts
 
