@@ -1,6 +1,6 @@
 """The method of the paper: ask where the diffused labels are closest to zero, a mini-batch at a time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -9,6 +9,7 @@ from torch import Tensor
 from lightning_diffal.arguments import Progress, check_count, checks_its_arguments
 from lightning_diffal.diffusion.horizon import default_steps
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph, check_neighbors
+from lightning_diffal.graph.precision import wide_dtype
 from lightning_diffal.graph.search import Backend, check_backend
 from lightning_diffal.labels import UNLABELED, check_labels, check_probabilities
 from lightning_diffal.selectors.chooser import Chooser
@@ -85,7 +86,10 @@ def batch_query(
         chosen.append(query)
         # Counted before the answers, as in appendix B.3: the points that this mini-batch was chosen from.
         shrink = shrink_below is not None and chooser.unreached() < shrink_below * graph.num_nodes
-        chooser.learn(query.indices, chooser.likeliest(query) if answer is None else ask(answer, query, num_classes))
+        classes = chooser.likeliest(query) if answer is None else ask(answer, query, num_classes)
+        if start + mini_batch >= size:
+            break
+        chooser.learn(query.indices, classes)
         if shrink and chooser.steps > 1:
             chooser.set_steps(chooser.steps - 1)
     return Query.joined(chosen, unreached)
@@ -156,6 +160,14 @@ class DiffusionSelector:
     @property
     def needs(self) -> frozenset[str]:
         return frozenset({"embeddings", "logits"} if self.soft_start else {"embeddings"})
+
+    def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
+        """The place of each point in the order of the criterion, before anything is answered; infinite if labeled."""
+        everyone = max(1, snapshot.num_unlabeled)
+        order = replace(self, mini_batch=everyone)(snapshot, everyone, watch=watch).indices
+        place = torch.full_like(snapshot.labels, float("inf"), dtype=wide_dtype(snapshot.labels.device))
+        place[order] = torch.arange(len(order), device=order.device).to(place.dtype)
+        return place
 
     def __call__(
         self, snapshot: Snapshot, size: int, *, answer: Answer | None = None, watch: Watch | None = None

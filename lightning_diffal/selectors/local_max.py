@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
-from lightning_diffal.selectors.score import ScoreSelector, in_order, take_lowest
+from lightning_diffal.selectors.score import Scores, in_order, take_lowest
 from lightning_diffal.selectors.selector import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 from lightning_diffal.watch import Watch
@@ -24,19 +24,22 @@ class LocalMaxSelector:
     among the rest.
 
     Args:
-        of: Whose score it is, such as `EntropySelector()` or `PoissonSelector()`.
+        of: Whose score it is, such as `EntropySelector()`, `PoissonSelector()` or `DiffusionSelector()`.
         neighbors: K of the graph. By default ⌈2 ln n⌉.
 
     Needs embeddings and what the score needs. Cost: `build_graph`, that of the score, and O(edges), once as a rule.
     Reference: Chapman et al., 2307.10495, LocalMax.
     """
 
-    of: ScoreSelector
+    of: Scores
     neighbors: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.of, ScoreSelector):
-            raise ValueError(f"LocalMaxSelector(of={self.of!r}): a ScoreSelector is needed, who scores all points.")
+        if not callable(getattr(self.of, "score", None)):
+            raise ValueError(
+                f"LocalMaxSelector(of={self.of!r}): a selector with a `score` of all points is needed, as a "
+                "ScoreSelector has."
+            )
         if self.neighbors is not None:
             check_count("LocalMaxSelector", "neighbors", self.neighbors)
 

@@ -1,6 +1,7 @@
 """Selectors that ask where a score is lowest."""
 
 from abc import ABC, abstractmethod
+from typing import Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -26,6 +27,15 @@ def take_lowest(scores: Float[Tensor, " n"], unlabeled: Int[Tensor, " u"], size:
 def in_order(indices: Int[Tensor, " b"], scores: Float[Tensor, " b"]) -> Query:
     """A query of a selector that knows nothing of reach: it always refines."""
     return Query(indices, scores, torch.ones_like(indices, dtype=torch.bool))
+
+
+class Scores(Protocol):
+    """Who gives every point of the pool a number, the lower the sooner it should be asked."""
+
+    @property
+    def needs(self) -> frozenset[str]: ...
+
+    def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]: ...
 
 
 class ScoreSelector(ABC):

@@ -42,6 +42,7 @@ DETERMINISTIC = [
     DirichletSelector(neighbors=6),
     LocalMaxSelector(of=MarginSelector(), neighbors=6),
     LocalMaxSelector(of=BALDSelector(passes=5), neighbors=6),
+    LocalMaxSelector(of=DiffusionSelector(neighbors=6, steps=3), neighbors=6),
 ]
 SELECTORS = [
     *DETERMINISTIC,

@@ -8,6 +8,7 @@ from lightning_diffal import (
     UNLABELED,
     BADGESelector,
     BALDSelector,
+    DiffusionSelector,
     DirichletSelector,
     LocalMaxSelector,
     MarginSelector,
@@ -15,6 +16,7 @@ from lightning_diffal import (
     build_graph,
 )
 from lightning_diffal.selectors.poisson import reweighted_laplace
+from tests import naive
 from tests.naive import dense
 from tests.selectors.test_contract import ask, changed, snapshot_of
 
@@ -113,6 +115,21 @@ def test_a_batch_holds_local_maxima_best_first():
     assert len(expected) > 10
 
 
+def test_diffusion_is_a_score_too():
+    snapshot, truth = snapshot_of(n=120, known=10)
+    labels = snapshot.labels.numpy()
+    order, _, reached = naive.batch_query(
+        naive.weights(snapshot.embeddings, 4), labels, 3, 110, 110, 2, lambda chosen, signal: labels[chosen] * 0
+    )
+    assert 20 < sum(reached) < 90, "some are reached and some are not"
+    graph = build_graph(snapshot.embeddings, 5)
+    expected = [i for i in order if is_local(graph, [], order, i)]
+    diffusion = DiffusionSelector(neighbors=4, steps=2)
+    query = ask(LocalMaxSelector(of=diffusion, neighbors=5), snapshot, len(expected), truth)
+    assert query.indices.tolist() == expected
+    assert len(expected) > 5
+
+
 def test_equal_scores_are_told_apart_by_their_index():
     snapshot, truth = snapshot_of(logits=torch.zeros(60, 3))
     indices = ask(LocalMaxSelector(of=MarginSelector(), neighbors=5), snapshot, 4, truth).indices
@@ -140,7 +157,7 @@ def test_local_max_passes_on_what_its_score_needs():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LocalMaxSelector(of=BADGESelector()), r"of=BADGESelector\(\)\): a ScoreSelector is needed"),
+        (lambda: LocalMaxSelector(of=BADGESelector()), r"of=BADGESelector\(\)\): a selector with a `score`"),
         (lambda: LocalMaxSelector(of=MarginSelector(), neighbors=0), r"LocalMaxSelector\(neighbors=0\)"),
         (lambda: PoissonSelector(tau=-1.0), r"PoissonSelector\(tau=-1.0\): a number of at least 0"),
         (lambda: PoissonSelector(neighbors=0), r"PoissonSelector\(neighbors=0\)"),
