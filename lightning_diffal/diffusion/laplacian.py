@@ -1,7 +1,7 @@
 """Equations of the graph Laplacian L = D - W, solved by conjugate gradients."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, csr
@@ -66,14 +66,3 @@ def conjugate_gradients(walk: Tensor, right: Float[Tensor, "n w"]) -> Float[Tens
         before, energy = energy, torch.linalg.vector_norm(residual, dim=0).square()
         torch.addcmul(residual, torch.where(running, energy / before, 0.0), direction, out=direction)
     return solution
-
-
-def components(graph: NeighborGraph) -> Int[Tensor, " n"]:
-    """The lowest node that each node is connected with, for a graph whose edges go both ways."""
-    lowest = torch.arange(graph.num_nodes, device=graph.device)
-    while True:
-        after = lowest.scatter_reduce(0, graph.source, lowest[graph.col], "amin")
-        after = after[after]  # whoever its lowest node has found in the meantime
-        if torch.equal(after, lowest):
-            return lowest
-        lowest = after

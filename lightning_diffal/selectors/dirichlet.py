@@ -10,6 +10,7 @@ from torch import Tensor
 from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.diffusion.laplacian import Laplacian
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
+from lightning_diffal.graph.order import in_memory, renumbered
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.selectors.score import ScoreSelector
 from lightning_diffal.selectors.snapshot import Snapshot
@@ -34,7 +35,7 @@ class DirichletSelector(ScoreSelector):
         prior: α₀ > 0, the votes for every class where no label is near.
 
     Needs embeddings. Cost: `build_graph`, then a system by conjugate gradients for every label, O(edges) a round each:
-    it grows with the labels. Memory: 50 bytes an edge and 1 KiB a point. The score is of one query;
+    it grows with the labels. Memory: 100 bytes an edge and 1 KiB a point. The score is of one query;
     `LocalMaxSelector` spreads a batch.
     Reference: Miller & Murray, 2311.05501; τ and α₀ are those of their experiments.
     """
@@ -61,7 +62,8 @@ class DirichletSelector(ScoreSelector):
 
 def votes(graph: NeighborGraph, labels: Int[Tensor, " n"], num_classes: int, tau: float) -> Float[Tensor, "n c"]:
     """What the labels of each class lend to every point."""
-    laplacian = Laplacian(graph)
+    order, _ = in_memory(graph)
+    labels, laplacian = labels[order], Laplacian(renumbered(graph, order))
     lent = torch.zeros_like(laplacian.degree).repeat(1, num_classes)
     for sources in (labels != UNLABELED).nonzero()[:, 0].split(COLUMNS):
         column = torch.arange(len(sources), device=labels.device)
@@ -72,4 +74,4 @@ def votes(graph: NeighborGraph, labels: Int[Tensor, " n"], num_classes: int, tau
         reach -= reach.amin(dim=0)
         of_class = torch.nn.functional.one_hot(labels[sources].long(), num_classes).to(reach.dtype)
         lent += (reach / reach[sources, column]) @ of_class
-    return lent
+    return torch.empty_like(lent).index_copy_(0, order, lent)

@@ -8,8 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
-from lightning_diffal.diffusion.laplacian import Laplacian, components
+from lightning_diffal.diffusion.laplacian import Laplacian
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
+from lightning_diffal.graph.order import in_memory, renumbered
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.selectors.score import ScoreSelector
 from lightning_diffal.selectors.snapshot import Snapshot
@@ -36,7 +37,7 @@ class PoissonSelector(ScoreSelector):
         tau: τ when there are as many labels as classes.
         decay: From there on τ falls with every label by the same factor, to 10⁻⁹ and then 0 after another 2c labels.
 
-    Needs embeddings. Cost: `build_graph`, then c + 1 systems by conjugate gradients, O(edges) a round each. Memory: 50
+    Needs embeddings. Cost: `build_graph`, then c + 1 systems by conjugate gradients, O(edges) a round each. Memory: 100
     bytes an edge and 64 (c + 1) a point. The score is of one query; `LocalMaxSelector` spreads a batch.
     Reference: Miller & Calder, 2210.15786; the decay of τ is that of their experiments.
     """
@@ -66,13 +67,16 @@ def reweighted_laplace(
     graph: NeighborGraph, labels: Int[Tensor, " n"], num_classes: int, tau: float
 ) -> Float[Tensor, " n"]:
     """|u_i|, where u is the solution of Poisson-reweighted Laplace learning."""
+    order, component = in_memory(graph)
+    graph, labels, component = renumbered(graph, order), labels[order], component[order]
     laplacian = Laplacian(graph)
     known = (labels != UNLABELED).to(laplacian.degree.dtype)
-    laplacian = Laplacian(graph, poisson_weights(laplacian, components(graph), known))
+    laplacian = Laplacian(graph, poisson_weights(laplacian, component, known))
     classes = torch.arange(num_classes, device=labels.device)
     fixed = (labels[:, None] == classes).to(known.dtype)
     solution = laplacian.solve(laplacian.walked(fixed), tau, free=1 - known[:, None])
-    return (solution + fixed).square().sum(dim=1).sqrt()
+    norm = (solution + fixed).square().sum(dim=1).sqrt()
+    return torch.empty_like(norm).index_copy_(0, order, norm)
 
 
 def poisson_weights(
