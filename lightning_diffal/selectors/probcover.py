@@ -99,7 +99,10 @@ class Cover:
         self.square = points.square().sum(dim=1) * (1 - (points.shape[1] + 8) * torch.finfo(points.dtype).eps)
         self.gain = torch.zeros_like(counted[:1]).repeat(len(points))
         everyone = torch.arange(len(points), device=points.device)
-        self.count(everyone, counted, 1)
+        if len(counted) < len(everyone):
+            self.count(everyone, counted, 1)
+        else:
+            self.count_pairs(everyone)
 
     def add(self, centers: Int[Tensor, " b"]) -> None:
         """Cover what the balls around `centers` hold, and take it off the counts of all balls that hold it too."""
@@ -118,6 +121,16 @@ class Cover:
         for others in held.split(TILE_WIDTH):
             for block in rows.split(TILE_ENTRIES // max(1, len(others))):
                 self.gain[block] += sign * self.within(block, others, self.radius).sum(dim=1).long()
+
+    def count_pairs(self, everyone: Int[Tensor, " n"]) -> None:
+        """Count everyone within the balls of everyone: who holds is held, so half of the pairs will do."""
+        for start in range(0, len(everyone), TILE_WIDTH):
+            others = everyone[start : start + TILE_WIDTH]
+            self.count(others, others, 1)
+            for block in everyone[start + TILE_WIDTH :].split(TILE_ENTRIES // len(others)):
+                held = self.within(block, others, self.radius)
+                self.gain[block] += held.sum(dim=1).long()
+                self.gain[others] += (torch.ones_like(held[:, 0]) @ held).long()  # three times as fast as a sum
 
     def within(self, rows: Int[Tensor, " r"] | slice, others: Int[Tensor, " m"], radius: float) -> Float[Tensor, "r m"]:
         """1 where x and y are at most `radius` apart: |x|² + |y|² - 2x·y ≤ δ², give or take the rounding of that.
