@@ -43,7 +43,7 @@ def test_thousands_of_labels_known_and_asked_cost_hardly_more():
     assert gigabytes(50_000, 5_000, 2_000, NO_GRAPH)["added"] < 0.2
 
 
-@pytest.mark.skipif("SLOW" not in os.environ, reason="three minutes: SLOW=1")
+@pytest.mark.skipif("SLOW" not in os.environ, reason="four minutes: SLOW=1")
 @pytest.mark.timeout(1200)
 def test_a_million_points_fit_eight_gigabytes():
     assert gigabytes(1_000_000, 5_000, 100, NO_GRAPH)["all"] < 8
