@@ -40,10 +40,8 @@ class CoresetSelector:
             with watch.stage("distances"):
                 gaps = Gaps(snapshot.points, snapshot.labeled)
             # Made before, for what stays between larger tensors that come and go leaves memory in useless pieces.
-            chosen, distances = (
-                torch.empty_like(snapshot.labels[:size], dtype=torch.long),
-                gaps.distance.new_empty(size),
-            )
+            chosen = torch.empty_like(snapshot.labels[:size], dtype=torch.long)
+            distances = gaps.distance.new_empty(size)
             for place in watch.over("query", range(size)):
                 farthest = gaps.farthest()
                 chosen[place] = farthest[0]
