@@ -234,8 +234,10 @@ def symmetrized(graph: NeighborGraph) -> NeighborGraph:
 
 
 @checks_its_arguments
-def check_neighbors(caller: str, neighbors: int, points: int) -> None:
-    """Refuse more neighbors than a pool of so many points has."""
+def check_neighbors(caller: str, neighbors: int | None, points: int) -> None:
+    """Refuse more neighbors than a pool of so many points has; None are as many as fit."""
+    if neighbors is None:
+        return
     check_count(caller, "neighbors", neighbors)
     if neighbors >= points:
         raise ValueError(

@@ -36,10 +36,15 @@ def times_two_to(exponent: int, values: Float[Tensor, "..."]) -> Float[Tensor, "
     return values if exponent == 0 else values * 2.0 ** (exponent // 2) * 2.0 ** (exponent - exponent // 2)
 
 
+def product_rounding(terms: int, dtype: torch.dtype) -> float:
+    """How far |x|² + |y|² - 2x·y may be off where each is a sum of so many terms, as a share of |x|² + |y|²."""
+    return (terms + 8) * torch.finfo(dtype).eps
+
+
 def square_distance(both: Float[Tensor, "n t"], product: Float[Tensor, "n t"], terms: int) -> Float[Tensor, "n t"]:
     """|x|² + |y|² - 2x·y with `both` for the first two, each a sum of so many terms; 0 where rounding could make it."""
     square = torch.sub(both, product, alpha=2)
-    return square.masked_fill_(square <= both * ((terms + 8) * torch.finfo(square.dtype).eps), 0.0)
+    return square.masked_fill_(square <= both * product_rounding(terms, square.dtype), 0.0)
 
 
 def search_error(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lightning_diffal.graph.cells import TILE_ENTRIES
 from lightning_diffal.graph.certify import DIFFERENCE_BYTES
-from lightning_diffal.graph.precision import FLOAT32_ROUNDING, full_float32, times_two_to
+from lightning_diffal.graph.precision import full_float32, product_rounding, times_two_to
 from lightning_diffal.selectors.score import in_order
 from lightning_diffal.selectors.selector import Query
 from lightning_diffal.selectors.snapshot import Snapshot
@@ -59,7 +59,7 @@ class Gaps:
     def __init__(self, points: Float[Tensor, "n d"], centers: Int[Tensor, " m"]) -> None:
         self.points, self.any = points, len(centers) > 0
         self.around_mean = points - points.mean(dim=0)  # products are more exact around the origin
-        self.rounding = 2 * (points.shape[1] + 8) * FLOAT32_ROUNDING
+        self.rounding = product_rounding(points.shape[1], points.dtype)
         # |x|² less what the rounding of |x|² + |y|² - 2x·y can make.
         self.square = self.around_mean.square().sum(dim=1) * (1 - self.rounding)
         self.distance = torch.full_like(self.square, float("inf"))

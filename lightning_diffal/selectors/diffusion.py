@@ -86,10 +86,10 @@ def batch_query(
         chosen.append(query)
         # Counted before the answers, as in appendix B.3: the points that this mini-batch was chosen from.
         shrink = shrink_below is not None and chooser.unreached() < shrink_below * graph.num_nodes
-        classes = chooser.likeliest(query) if answer is None else ask(answer, query, num_classes)
+        told = None if answer is None else ask(answer, query, num_classes)
         if start + mini_batch >= size:
-            break
-        chooser.learn(query.indices, classes)
+            continue  # nobody asks after the last; a break would leave a bar one short
+        chooser.learn(query.indices, chooser.likeliest(query) if told is None else told)
         if shrink and chooser.steps > 1:
             chooser.set_steps(chooser.steps - 1)
     return Query.joined(chosen, unreached)
@@ -154,8 +154,7 @@ class DiffusionSelector:
 
     def check_pool(self, points: int) -> None:
         """Refuse a pool that this selector could not choose from, before a model is trained on it."""
-        if self.neighbors is not None:
-            check_neighbors("DiffusionSelector", self.neighbors, points)
+        check_neighbors("DiffusionSelector", self.neighbors, points)
 
     @property
     def needs(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
 from lightning_diffal.diffusion.laplacian import Laplacian
-from lightning_diffal.graph.neighbor_graph import NeighborGraph
+from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
 from lightning_diffal.graph.order import in_memory, renumbered
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.selectors.score import ScoreSelector
@@ -51,6 +51,9 @@ class DirichletSelector(ScoreSelector):
         for name, value in {"tau": self.tau, "prior": self.prior}.items():
             if not value > 0:
                 raise ValueError(f"DirichletSelector({name}={value!r}): a positive number is needed.")
+
+    def check_pool(self, points: int) -> None:
+        check_neighbors("DirichletSelector", self.neighbors, points)
 
     def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
         graph = snapshot.symmetric_graph(self.neighbors, watch)

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
-from lightning_diffal.graph.neighbor_graph import NeighborGraph
+from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
 from lightning_diffal.selectors.score import Scores, in_order, take_lowest
 from lightning_diffal.selectors.selector import Query
 from lightning_diffal.selectors.snapshot import Snapshot
@@ -42,6 +42,11 @@ class LocalMaxSelector:
             )
         if self.neighbors is not None:
             check_count("LocalMaxSelector", "neighbors", self.neighbors)
+
+    def check_pool(self, points: int) -> None:
+        check_neighbors("LocalMaxSelector", self.neighbors, points)
+        if hasattr(self.of, "check_pool"):
+            self.of.check_pool(points)
 
     @property
     def needs(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import check_count, checks_its_arguments
-from lightning_diffal.graph.precision import full_float32, wide_dtype
+from lightning_diffal.graph.precision import full_float32, product_rounding, wide_dtype
 from lightning_diffal.selectors.draw import some
 from lightning_diffal.selectors.kmeans import kmeans
 from lightning_diffal.selectors.score import in_order
@@ -96,7 +96,7 @@ class Cover:
     def __init__(self, points: Float[Tensor, "n d"], counted: Int[Tensor, " m"], radius: float) -> None:
         self.points, self.uncovered, self.radius = points, counted, radius
         # |x|² less what the rounding of |x|² + |y|² - 2x·y can make.
-        self.square = points.square().sum(dim=1) * (1 - (points.shape[1] + 8) * torch.finfo(points.dtype).eps)
+        self.square = points.square().sum(dim=1) * (1 - product_rounding(points.shape[1], points.dtype))
         self.gain = torch.zeros_like(counted[:1]).repeat(len(points))
         everyone = torch.arange(len(points), device=points.device)
         if len(counted) < len(everyone):

@@ -4,7 +4,15 @@ import pytest
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from lightning_diffal import ActiveLearning, DiffusionActiveLearning, PerClass
+from lightning_diffal import (
+    ActiveLearning,
+    DiffusionActiveLearning,
+    DirichletSelector,
+    LocalMaxSelector,
+    MarginSelector,
+    PerClass,
+    PoissonSelector,
+)
 from tests.plugin.workshop import Clouds, Data, Net, learner, quiet
 
 ARGUMENTS = [
@@ -118,3 +126,20 @@ def test_embeddings_that_are_not_finite_are_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match=r"Snapshot\(embeddings=...\): 120 of 120 rows .* NaN"):
         active.fit(quiet(tmp_path, active), Broken(), datamodule=Data())
     assert len((tmp_path / "active_learning" / "rounds.jsonl").read_text().splitlines()) == 1, "the first labels stay"
+
+
+@pytest.mark.parametrize(
+    ("selector", "name"),
+    [
+        (PoissonSelector(neighbors=120), "PoissonSelector"),
+        (DirichletSelector(neighbors=120), "DirichletSelector"),
+        (LocalMaxSelector(of=MarginSelector(), neighbors=120), "LocalMaxSelector"),
+        (LocalMaxSelector(of=PoissonSelector(neighbors=120)), "PoissonSelector"),
+    ],
+    ids=repr,
+)
+def test_a_graph_that_the_pool_is_too_small_for_is_refused_before_anything_is_trained(selector, name, tmp_path):
+    model, active = Net(), ActiveLearning(query_size=8, budget=33, initial=9, selector=selector)
+    with pytest.raises(ValueError, match=rf"{name}\(neighbors=120\): a pool of 120 points has at most 119 neighbors"):
+        active.fit(quiet(tmp_path, active), model, datamodule=Data())
+    assert not model.diary

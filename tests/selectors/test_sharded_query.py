@@ -192,6 +192,7 @@ def check_selectors(ranks):
         PoissonSelector(neighbors=k),
         DirichletSelector(neighbors=k),
         LocalMaxSelector(of=EntropySelector(), neighbors=k),
+        LocalMaxSelector(of=DiffusionSelector(neighbors=k), neighbors=k),
     ):
         options, before = {"generator": torch.Generator(), "watch": Watch(), "answer": lambda i: truth[i]}, ranks.calls
         found = choose(selector, Snapshot(**known, ranks=ranks), 20, **options)
