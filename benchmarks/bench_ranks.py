@@ -24,8 +24,8 @@ from hidden_layer import hidden_layer
 from torch import Tensor, nn
 
 from lightning_diffal import UNLABELED, batch_query, build_graph
-from lightning_diffal.graph.share import Share
-from lightning_diffal.ranks import ALONE, Ranks
+from lightning_diffal.distributed import ALONE, Ranks
+from lightning_diffal.graph.row_partition import Share
 
 CLASSES, WIDTH, INPUTS = 10, 20, 512
 NEIGHBORS, STEPS, SIZE, MINI_BATCH = 20, 4, 200, 10

@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 from lightning_diffal import DiffusionActiveLearning
 from lightning_diffal.plugin.embedding import embed
 from lightning_diffal.plugin.loaders import narrowed, pool_loader
-from lightning_diffal.watch import Watch
+from lightning_diffal.progress import StageTimer
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def measured(setting: Setting, repeats: int) -> list[str]:
 
     def by_us() -> None:
         needs = frozenset({"embeddings"})
-        embed(trainer, network, ordered, needs=needs, layer=None, forward=None, passes=1, watch=Watch())
+        embed(trainer, network, ordered, needs=needs, layer=None, forward=None, passes=1, timer=StageTimer())
 
     @torch.no_grad()
     def bare() -> None:

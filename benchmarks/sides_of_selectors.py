@@ -64,7 +64,7 @@ def ours(code: str) -> Callable[[Data], Work]:
         import torch  # noqa: PLC0415
 
         import lightning_diffal  # noqa: PLC0415
-        from lightning_diffal.selectors.selector import parameters_of  # noqa: PLC0415
+        from lightning_diffal.selectors.base import parameters_of  # noqa: PLC0415
         from lightning_diffal.selectors.uncertainty import entropy  # noqa: PLC0415
 
         selector = eval(code, vars(lightning_diffal))

@@ -4,15 +4,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lightning_diffal.diffusion.diffuse import diffuse as diffuse
+from lightning_diffal.distributed import Ranks as Ranks
 from lightning_diffal.graph.neighbor_graph import NeighborGraph as NeighborGraph
 from lightning_diffal.graph.neighbor_graph import build_graph as build_graph
 from lightning_diffal.labels import UNLABELED as UNLABELED
 from lightning_diffal.pool.history import History as History
 from lightning_diffal.pool.initial import PerClass as PerClass
 from lightning_diffal.pool.label_pool import LabelPool as LabelPool
-from lightning_diffal.ranks import Ranks as Ranks
 from lightning_diffal.selectors.badge import BADGESelector as BADGESelector
 from lightning_diffal.selectors.bald import BALDSelector as BALDSelector
+from lightning_diffal.selectors.base import Query as Query
+from lightning_diffal.selectors.base import Selector as Selector
 from lightning_diffal.selectors.coreset import CoresetSelector as CoresetSelector
 from lightning_diffal.selectors.diffusion import DiffusionSelector as DiffusionSelector
 from lightning_diffal.selectors.diffusion import batch_query as batch_query
@@ -23,8 +25,6 @@ from lightning_diffal.selectors.probcover import ProbCoverSelector as ProbCoverS
 from lightning_diffal.selectors.random import RandomSelector as RandomSelector
 from lightning_diffal.selectors.score import ScoreSelector as ScoreSelector
 from lightning_diffal.selectors.score import take_lowest as take_lowest
-from lightning_diffal.selectors.selector import Query as Query
-from lightning_diffal.selectors.selector import Selector as Selector
 from lightning_diffal.selectors.snapshot import Snapshot as Snapshot
 from lightning_diffal.selectors.snapshot import StochasticPasses as StochasticPasses
 from lightning_diffal.selectors.typiclust import TypiClustSelector as TypiClustSelector

@@ -9,7 +9,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 Progress: TypeAlias = Callable[[Sequence[int]], Iterable[int]]
 
 
-def checks_its_arguments(function: Function) -> Function:
+def skip_type_check(function: Function) -> Function:
     """Mark a public call that says in words what is wrong with its arguments.
 
     The shapes in all other signatures are checked by beartype under pytest. Here that would come first, and tests would

@@ -5,12 +5,12 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.arguments import check_count, skip_type_check
 
 UNLABELED: Final = -1
 
 
-@checks_its_arguments
+@skip_type_check
 def check_labels(caller: str, labels: Tensor, num_nodes: int, num_classes: int, device: torch.device) -> None:
     """Refuse labels that are not one integer in [-1, num_classes) for each of `num_nodes` points on `device`."""
     check_count(caller, "num_classes", num_classes)
@@ -41,7 +41,7 @@ def check_labels(caller: str, labels: Tensor, num_nodes: int, num_classes: int, 
     )
 
 
-@checks_its_arguments
+@skip_type_check
 def check_probabilities(
     caller: str, soft_labels: Tensor, num_nodes: int, num_classes: int, device: torch.device
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lightning_diffal import UNLABELED, batch_query, build_graph, diffuse
-from lightning_diffal.graph import exact
+from lightning_diffal.graph.knn import brute_force as exact
 
 
 def test_the_check_can_fail():

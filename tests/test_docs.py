@@ -4,9 +4,9 @@ import runpy
 from collections import defaultdict
 from pathlib import Path
 
-from lightning_diffal.experiments.report.sections import canonical, shared_settings
-from lightning_diffal.experiments.results import read_results
-from lightning_diffal.experiments.table import table
+from lightning_diffal.studies.report.sections import canonical, shared_settings
+from lightning_diffal.studies.results import read_results
+from lightning_diffal.studies.table import table
 
 ROOT = Path(__file__).parents[1]
 

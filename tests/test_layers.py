@@ -10,14 +10,15 @@ import lightning_diffal
 PACKAGE = Path(lightning_diffal.__file__).parent
 # Whom the files of a room may import, beside themselves and the modules at the top, which belong to all.
 ROOMS = {
-    "graph": [],
-    "diffusion": ["graph"],
-    "selectors": ["graph", "diffusion"],
+    "numerics": [],
+    "graph": ["numerics"],
+    "diffusion": ["numerics", "graph"],
+    "selectors": ["numerics", "graph", "diffusion"],
     "pool": [],
-    "plugin": ["graph", "diffusion", "selectors", "pool"],
-    "experiments": ["graph", "diffusion", "selectors", "pool", "plugin"],  # and nothing imports them
+    "plugin": ["numerics", "graph", "diffusion", "selectors", "pool"],
+    "studies": ["numerics", "graph", "diffusion", "selectors", "pool", "plugin"],  # and nothing imports them
 }
-TOP = {"arguments", "labels", "ranks", "watch"}
+TOP = {"arguments", "distributed", "labels", "progress"}
 PUBLIC = {
     "BADGESelector",
     "BALDSelector",

@@ -9,7 +9,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from lightning_diffal.ranks import Ranks
+from lightning_diffal.distributed import Ranks
 
 PATIENCE = 60
 

@@ -1,17 +1,19 @@
 """T steps of the clamped walk: what the known labels say of every node."""
 
+import math
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, checks_its_arguments
-from lightning_diffal.diffusion.mass import Walk, initial_mass, signal
+from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.diffusion.walk import Walk, initial_mass, signal
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import check_labels, check_probabilities
 
 
 @torch.no_grad()
-@checks_its_arguments
+@skip_type_check
 def diffuse(
     graph: NeighborGraph,
     labels: Int[Tensor, " n"],
@@ -46,3 +48,13 @@ def diffuse(
     for _ in range(steps):
         mass = walk(mass, labels)
     return signal(mass).to(graph.weight.dtype)
+
+
+def default_steps(graph: NeighborGraph) -> int:
+    """T = max(1, round(log_K n)): K steps from every node, T times over, would see the whole pool once.
+
+    K is the mean out-degree, the number of neighbors unless the graph was symmetrized.
+    Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, section 4.4.
+    """
+    degree = max(2.0, graph.share.ranks.sum(len(graph.col)) / graph.num_nodes)
+    return max(1, round(math.log(graph.num_nodes) / math.log(degree)))

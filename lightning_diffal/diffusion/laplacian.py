@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, csr
-from lightning_diffal.graph.precision import wide_dtype
+from lightning_diffal.numerics.precision import wide_dtype
 
 # Of the residual, where the diagonal is scaled to ones.
 TOLERANCE = 1e-6

@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, csr
-from lightning_diffal.graph.ragged import run_positions, run_starts
 from lightning_diffal.graph.reading import Reading
+from lightning_diffal.numerics.ragged import run_positions, run_starts
 
 
 class Block:

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lightning_diffal.graph.ragged import run_positions
-from lightning_diffal.graph.share import Share
+from lightning_diffal.graph.row_partition import Share
+from lightning_diffal.numerics.ragged import run_positions
 
 
 @dataclass(frozen=True, eq=False)

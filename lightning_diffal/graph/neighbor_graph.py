@@ -8,12 +8,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import Progress, check_count, checks_its_arguments
+from lightning_diffal.arguments import Progress, check_count, skip_type_check
+from lightning_diffal.distributed import ALONE, Ranks
 from lightning_diffal.graph.halo import Halo, halo_of
-from lightning_diffal.graph.precision import surely_finite, wide_dtype
-from lightning_diffal.graph.search import Backend, default_neighbors, nearest_neighbors
-from lightning_diffal.graph.share import Share
-from lightning_diffal.ranks import ALONE, Ranks
+from lightning_diffal.graph.knn.search import Backend, default_neighbors, nearest_neighbors
+from lightning_diffal.graph.row_partition import Share
+from lightning_diffal.numerics.precision import surely_finite, wide_dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ def csr(crow: Int[Tensor, " r_plus_1"], col: Int[Tensor, " e"], value: Float[Ten
 
 
 @torch.no_grad()
-@checks_its_arguments
+@skip_type_check
 def build_graph(
     embeddings: Float[Tensor, "n d"],
     neighbors: int | None,
@@ -171,7 +171,7 @@ def build_graph(
     return symmetrized(graph) if symmetric else graph
 
 
-@checks_its_arguments
+@skip_type_check
 def check_embeddings(embeddings: Float[Tensor, "n d"]) -> None:
     if not isinstance(embeddings, Tensor) or not embeddings.dtype.is_floating_point:
         given = embeddings.dtype if isinstance(embeddings, Tensor) else type(embeddings).__name__
@@ -233,7 +233,7 @@ def symmetrized(graph: NeighborGraph) -> NeighborGraph:
     return NeighborGraph(crow, edge % n, weight, share)
 
 
-@checks_its_arguments
+@skip_type_check
 def check_neighbors(caller: str, neighbors: int | None, points: int) -> None:
     """Refuse more neighbors than a pool of so many points has; None are as many as fit."""
     if neighbors is None:

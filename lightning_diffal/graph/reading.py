@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
-from lightning_diffal.graph.ragged import run_positions, run_starts
-from lightning_diffal.graph.share import Share
+from lightning_diffal.graph.row_partition import Share
+from lightning_diffal.numerics.ragged import run_positions, run_starts
 
 
 class Reading:

@@ -12,22 +12,22 @@ import pytorch_lightning
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader, Dataset
 
-from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.plugin.batches import Forward
 from lightning_diffal.plugin.checkpoints import Checkpoints
+from lightning_diffal.plugin.config import Plan
 from lightning_diffal.plugin.loaders import check_batch_norm, check_training_loaders, mapped
-from lightning_diffal.plugin.plan import Plan
+from lightning_diffal.plugin.logging import tell
 from lightning_diffal.plugin.query import Questioner
 from lightning_diffal.plugin.rounds import fit_rounds
-from lightning_diffal.plugin.run import Run
 from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.shared_folder import check_shared
 from lightning_diffal.plugin.source import TrainingSource
+from lightning_diffal.plugin.state import Run
 from lightning_diffal.plugin.strategies import check_forward
-from lightning_diffal.plugin.telling import tell
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass, check_initial
-from lightning_diffal.selectors.selector import needs_of
+from lightning_diffal.selectors.base import needs_of
 
 FOLDER: Final = "active_learning"
 
@@ -60,7 +60,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         seed: Of the first labels, the choices and, in `active.fit`, each round's training.
     """
 
-    @checks_its_arguments
+    @skip_type_check
     def __init__(
         self,
         query_size: int,

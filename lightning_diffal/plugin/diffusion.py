@@ -6,8 +6,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
 
-from lightning_diffal.arguments import checks_its_arguments
-from lightning_diffal.graph.search import Backend
+from lightning_diffal.arguments import skip_type_check
+from lightning_diffal.graph.knn.search import Backend
 from lightning_diffal.plugin.batches import Forward
 from lightning_diffal.plugin.callback import ActiveLearning
 from lightning_diffal.pool.history import History
@@ -33,7 +33,7 @@ class DiffusionActiveLearning(ActiveLearning):
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning.
     """
 
-    @checks_its_arguments
+    @skip_type_check
     def __init__(
         self,
         query_size: int,

@@ -14,10 +14,10 @@ from torch.utils.data import DataLoader
 
 from lightning_diffal.plugin.batches import Forward, model_runner, overrides
 from lightning_diffal.plugin.dropout import DropoutPasses
+from lightning_diffal.plugin.layer_hook import Tap
 from lightning_diffal.plugin.strategies import through_wrapper
-from lightning_diffal.plugin.tap import Tap
+from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.snapshot import StochasticPasses
-from lightning_diffal.watch import Watch
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ def embed(
     layer: str | None,
     forward: Forward | None,
     passes: int,
-    watch: Watch,
+    timer: StageTimer,
 ) -> Embedded:
     """What a selector needs to know of every point of a loader, in one reading of it.
 
@@ -65,7 +65,7 @@ def embed(
     if "stochastic" in needs:
         dropout = DropoutPasses(module, passes, lambda count, output: known_logits(tap.logits(count, output), output))
     with lent(trainer, module), tap.open():
-        for batch_idx, batch in enumerate(watch.over("embedding", loader)):
+        for batch_idx, batch in enumerate(timer.track_stage("embedding", loader)):
             count, batch = min(size, rows.missing), to_device(batch)  # noqa: PLW2901, the host's copy may go
             first = batch_idx == 0
             # Passes with dropout need one without only in the beginning, to find out about the model.

@@ -11,14 +11,14 @@ from torch.utils.data import DataLoader, Dataset
 from lightning_diffal.plugin.batches import Forward
 from lightning_diffal.plugin.embedding import Embedded, embed
 from lightning_diffal.plugin.loaders import leaves, pool_loader, with_dataset
-from lightning_diffal.plugin.run import AnswerSheet, Run
 from lightning_diffal.plugin.shards import gathered, ranks_of, rows_of_rank
+from lightning_diffal.plugin.state import AnswerSheet, Run
 from lightning_diffal.pool.fingerprint import length_of, looks_random
 from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.randomness import seed_of, seeded
-from lightning_diffal.selectors.selector import AnySelector, Query, choose, needs_of, parameters_of
-from lightning_diffal.selectors.snapshot import Snapshot, have
-from lightning_diffal.watch import Watch
+from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors.base import AnySelector, Query, choose, needs_of, parameters_of
+from lightning_diffal.selectors.snapshot import Snapshot, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,14 +33,14 @@ class Questioner:
     num_classes: int | None
     seed: int
 
-    def ask(self, trainer: Any, module: Any, run: Run, size: int, watch: Watch) -> tuple[Query, list[int]]:
+    def ask(self, trainer: Any, module: Any, run: Run, size: int, timer: StageTimer) -> tuple[Query, list[int]]:
         """Embed the pool, let the selector choose, ask the oracle. Indices are the dataset's own."""
         rows = torch.tensor(run.candidates)
         asks = "answer" in parameters_of(self.selector)
         needs = needs_of(self.selector) | ({"logits"} if asks and not run.oracle.immediate else set())
         seed = seed_of(self.seed, len(run.ledger.records))
         with seeded(seed):
-            seen = self.look(trainer, module, run, needs, watch)
+            seen = self.look(trainer, module, run, needs, timer)
         known = run.pool.labels[rows]
         device = trainer.strategy.root_device if needs else known.device
         snapshot = Snapshot(
@@ -54,9 +54,11 @@ class Questioner:
         )
         sheet = AnswerSheet(run.answers, rows, min(size, snapshot.num_unlabeled))
         # People are asked for the whole batch at once; until then the model's own prediction stands in.
-        answer = sheet if run.oracle.immediate else lambda places: have(snapshot.logits, "logits")[places].argmax(dim=1)
+        answer = (
+            sheet if run.oracle.immediate else lambda places: require(snapshot.logits, "logits")[places].argmax(dim=1)
+        )
         generator = torch.Generator(device).manual_seed(seed)
-        query = choose(self.selector, snapshot, size, answer=answer, generator=generator, watch=watch)
+        query = choose(self.selector, snapshot, size, answer=answer, generator=generator, timer=timer)
         chosen = Query(rows[query.indices.cpu()], query.scores.cpu(), query.reached.cpu(), query.unreached)
         return chosen, sheet.settle(chosen.indices.tolist())
 
@@ -67,23 +69,23 @@ class Questioner:
             self.selector.check_pool(len(run.candidates))
         if needs:
             with seeded(self.seed):
-                self.embedded(trainer, module, pool_loader(loader, run.candidates[:2], None), needs, Watch())
+                self.embedded(trainer, module, pool_loader(loader, run.candidates[:2], None), needs, StageTimer())
         if needs and loader is run.loader and looks_random(run.dataset, run.size):
             rank_zero_warn(
                 "The pool is embedded through the training dataset, which gives other items each time, as random "
                 "augmentation does. A pool_dataloader() in the DataModule, or pool=, without it embeds better."
             )
 
-    def look(self, trainer: Any, module: Any, run: Run, needs: frozenset[str], watch: Watch) -> Embedded:
+    def look(self, trainer: Any, module: Any, run: Run, needs: frozenset[str], timer: StageTimer) -> Embedded:
         """What the selector needs to know of the candidates, each rank reading its share of them."""
         if not needs:
             return Embedded(None, None, None, None)
         mine = rows_of_rank(run.candidates, trainer.global_rank, trainer.world_size)
         loader = pool_loader(self.pool_source(trainer, run), mine, self.pool_batch_size)
-        return gathered(trainer, self.embedded(trainer, module, loader, needs, watch), len(run.candidates))
+        return gathered(trainer, self.embedded(trainer, module, loader, needs, timer), len(run.candidates))
 
     def embedded(
-        self, trainer: Any, module: Any, loader: "DataLoader[Any]", needs: frozenset[str], watch: Watch
+        self, trainer: Any, module: Any, loader: "DataLoader[Any]", needs: frozenset[str], timer: StageTimer
     ) -> Embedded:
         passes = getattr(self.selector, "passes", None) or 1
         return embed(
@@ -94,7 +96,7 @@ class Questioner:
             layer=self.layer,
             forward=self.forward,
             passes=passes,
-            watch=watch,
+            timer=timer,
         )
 
     def pool_source(self, trainer: Any, run: Run) -> "DataLoader[Any]":

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
+from lightning_diffal.distributed import ALONE, Ranks
 from lightning_diffal.plugin.embedding import Embedded
-from lightning_diffal.ranks import ALONE, Ranks
 from lightning_diffal.selectors.snapshot import StochasticPasses
 
 

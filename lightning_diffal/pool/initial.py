@@ -7,13 +7,13 @@ from typing import cast
 
 import torch
 
-from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.pool.items import as_class
 from lightning_diffal.pool.oracle import DatasetOracle, Oracle
 from lightning_diffal.pool.randomness import seed_of
 
 
-@checks_its_arguments
+@skip_type_check
 @dataclass(frozen=True)
 class PerClass:
     """So many first labels of every class. For simulations: nobody knows the classes of points that are not labeled."""
@@ -52,7 +52,7 @@ def draw_initial(
     return list(initial)
 
 
-@checks_its_arguments
+@skip_type_check
 def check_initial(caller: str, initial: object, budget: int) -> int | PerClass | list[int]:
     """Refuse first labels that are no count, no `PerClass` and no indices, or more than the budget."""
     if isinstance(initial, PerClass):

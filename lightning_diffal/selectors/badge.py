@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.graph.precision import full_float32, square_distance, times_two_to
-from lightning_diffal.selectors.draw import plus_plus
+from lightning_diffal.numerics.precision import full_float32, square_distance, times_two_to
+from lightning_diffal.numerics.sampling import plus_plus
+from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors.base import Query
 from lightning_diffal.selectors.score import in_order
-from lightning_diffal.selectors.selector import Query
 from lightning_diffal.selectors.snapshot import Snapshot
-from lightning_diffal.watch import Watch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +31,15 @@ class BADGESelector:
     needs: ClassVar[frozenset[str]] = frozenset({"embeddings", "logits"})
 
     def __call__(
-        self, snapshot: Snapshot, size: int, *, generator: torch.Generator, watch: Watch | None = None
+        self, snapshot: Snapshot, size: int, *, generator: torch.Generator, timer: StageTimer | None = None
     ) -> Query:
-        watch = watch or Watch()
+        timer = timer or StageTimer()
         unlabeled = snapshot.unlabeled
         if min(size, len(unlabeled)) == 0:
             return Query.empty(snapshot.points)
-        with watch.stage("gradients"):
+        with timer.stage("gradients"):
             gradients = Gradients(snapshot.points[unlabeled], snapshot.probabilities[unlabeled])
-        with watch.stage("query"), full_float32(unlabeled.device):
+        with timer.stage("query"), full_float32(unlabeled.device):
             first = gradients.square_norm.argmax(dim=0, keepdim=True)
             count = min(size, len(unlabeled))
             chosen, gaps = plus_plus(first, count, gradients.square_distance_to, generator)

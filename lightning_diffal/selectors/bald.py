@@ -6,14 +6,14 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.score import ScoreSelector
-from lightning_diffal.selectors.snapshot import Snapshot, have
+from lightning_diffal.selectors.snapshot import Snapshot, require
 from lightning_diffal.selectors.uncertainty import entropy
-from lightning_diffal.watch import Watch
 
 
-@checks_its_arguments
+@skip_type_check
 @dataclass(frozen=True, kw_only=True)
 class BALDSelector(ScoreSelector):
     """Ask where a label would tell most about the weights: the highest mutual information.
@@ -31,7 +31,7 @@ class BALDSelector(ScoreSelector):
     def __post_init__(self) -> None:
         check_count("BALDSelector", "passes", self.passes)
 
-    def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
-        with watch.stage("score"):
-            passes = have(snapshot.stochastic, "stochastic")
+    def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
+        with timer.stage("score"):
+            passes = require(snapshot.stochastic, "stochastic")
             return passes.expected_entropy - entropy(passes.probabilities)

@@ -7,13 +7,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.graph.cells import TILE_ENTRIES
-from lightning_diffal.graph.certify import DIFFERENCE_BYTES
-from lightning_diffal.graph.precision import full_float32, product_rounding, times_two_to
+from lightning_diffal.graph.knn.refine import DIFFERENCE_BYTES
+from lightning_diffal.numerics.precision import TILE_ENTRIES, full_float32, product_rounding, times_two_to
+from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors.base import Query
 from lightning_diffal.selectors.score import in_order
-from lightning_diffal.selectors.selector import Query
 from lightning_diffal.selectors.snapshot import Snapshot
-from lightning_diffal.watch import Watch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,18 +30,18 @@ class CoresetSelector:
 
     needs: ClassVar[frozenset[str]] = frozenset({"embeddings"})
 
-    def __call__(self, snapshot: Snapshot, size: int, *, watch: Watch | None = None) -> Query:
-        watch = watch or Watch()
+    def __call__(self, snapshot: Snapshot, size: int, *, timer: StageTimer | None = None) -> Query:
+        timer = timer or StageTimer()
         size = min(size, snapshot.num_unlabeled)
         if size == 0:
             return Query.empty(snapshot.points)
         with full_float32(snapshot.labels.device):
-            with watch.stage("distances"):
+            with timer.stage("distances"):
                 gaps = Gaps(snapshot.points, snapshot.labeled)
             # Made before, for what stays between larger tensors that come and go leaves memory in useless pieces.
             chosen = torch.empty_like(snapshot.labels[:size], dtype=torch.long)
             distances = gaps.distance.new_empty(size)
-            for place in watch.over("query", range(size)):
+            for place in timer.track_stage("query", range(size)):
                 farthest = gaps.farthest()
                 chosen[place] = farthest[0]
                 distances[place] = gaps.distance[farthest[0]]

@@ -6,22 +6,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import Progress, check_count, checks_its_arguments
-from lightning_diffal.diffusion.horizon import default_steps
+from lightning_diffal.arguments import Progress, check_count, skip_type_check
+from lightning_diffal.diffusion.diffuse import default_steps
+from lightning_diffal.graph.knn.search import Backend, check_backend
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph, check_neighbors
-from lightning_diffal.graph.precision import wide_dtype
-from lightning_diffal.graph.search import Backend, check_backend
 from lightning_diffal.labels import UNLABELED, check_labels, check_probabilities
-from lightning_diffal.selectors.chooser import Chooser
-from lightning_diffal.selectors.selector import Answer, Query
-from lightning_diffal.selectors.snapshot import Snapshot, have
-from lightning_diffal.watch import Watch
+from lightning_diffal.numerics.precision import wide_dtype
+from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors.base import Answer, Query
+from lightning_diffal.selectors.mini_batches import Chooser
+from lightning_diffal.selectors.snapshot import Snapshot, require
 
 STATE_BYTES = 2**32
 
 
 @torch.no_grad()
-@checks_its_arguments
+@skip_type_check
 def batch_query(
     graph: NeighborGraph,
     labels: Int[Tensor, " n"],
@@ -95,13 +95,13 @@ def batch_query(
     return Query.joined(chosen, unreached)
 
 
-@checks_its_arguments
+@skip_type_check
 def check_shrink_below(caller: str, share: float | None) -> None:
     if share is not None and not (isinstance(share, (int, float)) and 0 <= share <= 1):
         raise ValueError(f"{caller}(shrink_below={share!r}): a share of the pool in [0, 1] is needed, or None.")
 
 
-@checks_its_arguments
+@skip_type_check
 def ask(answer: Answer, query: Query, num_classes: int) -> Int[Tensor, " b"]:
     """The labels of a mini-batch, refused if they are not one class for each point."""
     given = answer(query.indices)
@@ -116,7 +116,7 @@ def ask(answer: Answer, query: Query, num_classes: int) -> Int[Tensor, " b"]:
     )
 
 
-@checks_its_arguments
+@skip_type_check
 @dataclass(frozen=True, kw_only=True)
 class DiffusionSelector:
     """Ask where the diffused labels are closest to zero: the method of the paper, from embeddings to a query.
@@ -160,25 +160,25 @@ class DiffusionSelector:
     def needs(self) -> frozenset[str]:
         return frozenset({"embeddings", "logits"} if self.soft_start else {"embeddings"})
 
-    def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
+    def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
         """The place of each point in the order of the criterion, before anything is answered; infinite if labeled."""
         everyone = max(1, snapshot.num_unlabeled)
-        order = replace(self, mini_batch=everyone)(snapshot, everyone, watch=watch).indices
+        order = replace(self, mini_batch=everyone)(snapshot, everyone, timer=timer).indices
         place = torch.full_like(snapshot.labels, float("inf"), dtype=wide_dtype(snapshot.labels.device))
         place[order] = torch.arange(len(order), device=order.device).to(place.dtype)
         return place
 
     def __call__(
-        self, snapshot: Snapshot, size: int, *, answer: Answer | None = None, watch: Watch | None = None
+        self, snapshot: Snapshot, size: int, *, answer: Answer | None = None, timer: StageTimer | None = None
     ) -> Query:
-        watch = watch or Watch()
+        timer = timer or StageTimer()
         soft = self.soft_start and snapshot.queries_before > 0
-        with watch.stage("graph"):
-            embeddings = have(snapshot.embeddings, "embeddings")
+        with timer.stage("graph"):
+            embeddings = require(snapshot.embeddings, "embeddings")
             graph = build_graph(
-                embeddings, self.neighbors, backend=self.backend, progress=watch.counted, ranks=snapshot.ranks
+                embeddings, self.neighbors, backend=self.backend, progress=timer.track, ranks=snapshot.ranks
             )
-        with watch.stage("query"):
+        with timer.stage("query"):
             return batch_query(
                 graph,
                 snapshot.labels,
@@ -189,5 +189,5 @@ class DiffusionSelector:
                 answer=answer,
                 soft_labels=snapshot.probabilities if soft else None,
                 shrink_below=self.shrink_below,
-                progress=watch.counted,
+                progress=timer.track,
             )

@@ -7,20 +7,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.diffusion.laplacian import Laplacian
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
-from lightning_diffal.graph.order import in_memory, renumbered
+from lightning_diffal.graph.reorder import in_memory, renumbered
 from lightning_diffal.labels import UNLABELED
+from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.score import ScoreSelector
 from lightning_diffal.selectors.snapshot import Snapshot
-from lightning_diffal.watch import Watch
 
 # Labels propagated together.
 COLUMNS = 16
 
 
-@checks_its_arguments
+@skip_type_check
 @dataclass(frozen=True, kw_only=True)
 class DirichletSelector(ScoreSelector):
     """Ask where a Dirichlet distribution over the classes, fed by the labels nearby, varies most.
@@ -55,9 +55,9 @@ class DirichletSelector(ScoreSelector):
     def check_pool(self, points: int) -> None:
         check_neighbors("DirichletSelector", self.neighbors, points)
 
-    def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
-        graph = snapshot.symmetric_graph(self.neighbors, watch)
-        with watch.stage("score"):
+    def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
+        graph = snapshot.symmetric_graph(self.neighbors, timer)
+        with timer.stage("score"):
             alpha = self.prior + votes(graph, snapshot.labels, snapshot.num_classes, self.tau)
             total = alpha.sum(dim=1)
             return -(1 - alpha.square().sum(dim=1) / total.square()) / (1 + total)

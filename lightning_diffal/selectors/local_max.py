@@ -6,15 +6,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
+from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors.base import Query
 from lightning_diffal.selectors.score import Scores, in_order, take_lowest
-from lightning_diffal.selectors.selector import Query
 from lightning_diffal.selectors.snapshot import Snapshot
-from lightning_diffal.watch import Watch
 
 
-@checks_its_arguments
+@skip_type_check
 @dataclass(frozen=True, kw_only=True)
 class LocalMaxSelector:
     """Ask where a score is better than at all neighbors on the graph: a batch that does not ask the same thing twice.
@@ -57,11 +57,11 @@ class LocalMaxSelector:
         """Those of the score."""
         return getattr(self.of, "passes", None)
 
-    def __call__(self, snapshot: Snapshot, size: int, *, watch: Watch | None = None) -> Query:
-        watch = watch or Watch()
-        scores = self.of.score(snapshot, watch)
-        graph = snapshot.symmetric_graph(self.neighbors, watch)
-        with watch.stage("query"):
+    def __call__(self, snapshot: Snapshot, size: int, *, timer: StageTimer | None = None) -> Query:
+        timer = timer or StageTimer()
+        scores = self.of.score(snapshot, timer)
+        graph = snapshot.symmetric_graph(self.neighbors, timer)
+        with timer.stage("query"):
             return spread_lowest(scores, snapshot.unlabeled, size, graph)
 
 

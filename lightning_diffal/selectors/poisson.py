@@ -7,14 +7,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.diffusion.laplacian import Laplacian
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
-from lightning_diffal.graph.order import in_memory, renumbered
+from lightning_diffal.graph.reorder import in_memory, renumbered
 from lightning_diffal.labels import UNLABELED
+from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.score import ScoreSelector
 from lightning_diffal.selectors.snapshot import Snapshot
-from lightning_diffal.watch import Watch
 
 # Added to γ, whose lowest value is 0; the number is the authors'.
 GAMMA_FLOOR = 1e-5
@@ -22,7 +22,7 @@ GAMMA_FLOOR = 1e-5
 TAU_FLOOR = 1e-9
 
 
-@checks_its_arguments
+@skip_type_check
 @dataclass(frozen=True, kw_only=True)
 class PoissonSelector(ScoreSelector):
     """Ask where the solution of Poisson-reweighted Laplace learning is shortest: PWLL-τ with its norm criterion.
@@ -56,13 +56,13 @@ class PoissonSelector(ScoreSelector):
     def check_pool(self, points: int) -> None:
         check_neighbors("PoissonSelector", self.neighbors, points)
 
-    def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
-        graph = snapshot.symmetric_graph(self.neighbors, watch)
+    def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
+        graph = snapshot.symmetric_graph(self.neighbors, timer)
         tau = self.tau
         if self.decay and tau > TAU_FLOOR:
             past = max(0, len(snapshot.labeled) - snapshot.num_classes)
             tau *= (TAU_FLOOR / tau) ** (past / (2 * snapshot.num_classes))
-        with watch.stage("score"):
+        with timer.stage("score"):
             return reweighted_laplace(graph, snapshot.labels, snapshot.num_classes, tau if tau > TAU_FLOOR else 0.0)
 
 

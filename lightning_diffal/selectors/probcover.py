@@ -8,14 +8,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, checks_its_arguments
-from lightning_diffal.graph.precision import full_float32, product_rounding, wide_dtype
-from lightning_diffal.selectors.draw import some
-from lightning_diffal.selectors.kmeans import kmeans
+from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.numerics.kmeans import kmeans
+from lightning_diffal.numerics.precision import full_float32, product_rounding, wide_dtype
+from lightning_diffal.numerics.sampling import some
+from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors.base import Query
 from lightning_diffal.selectors.score import in_order
-from lightning_diffal.selectors.selector import Query
 from lightning_diffal.selectors.snapshot import Snapshot
-from lightning_diffal.watch import Watch
 
 # Distances held at a time, 8 bytes each, and how many of a row: such tiles stay in the cache.
 TILE_ENTRIES = 2**20
@@ -24,7 +24,7 @@ TILE_WIDTH = 2**10
 JUDGED = 2048
 
 
-@checks_its_arguments
+@skip_type_check
 @dataclass(frozen=True, kw_only=True)
 class ProbCoverSelector:
     """Ask about the point whose ball of radius δ holds most points that no labeled or chosen point's ball holds.
@@ -60,27 +60,27 @@ class ProbCoverSelector:
             raise ValueError(f"ProbCoverSelector(purity={self.purity!r}): a share between 0 and 1 is needed.")
 
     def __call__(
-        self, snapshot: Snapshot, size: int, *, generator: torch.Generator, watch: Watch | None = None
+        self, snapshot: Snapshot, size: int, *, generator: torch.Generator, timer: StageTimer | None = None
     ) -> Query:
-        watch = watch or Watch()
+        timer = timer or StageTimer()
         points = snapshot.points.to(wide_dtype(snapshot.labels.device))
         points = points - points.mean(dim=0)  # products are more exact around the origin
         radius = None if self.radius is None else math.ldexp(self.radius, -snapshot.exponent)
         with full_float32(points.device):
             if radius is None:
-                with watch.stage("radius"):
+                with timer.stage("radius"):
                     home = kmeans(points, snapshot.num_classes, generator)
                     radius = pure_radius(points, home, self.purity, generator)
             counted = torch.arange(len(points), device=points.device)
             if len(points) > self.counted:
                 counted = some(self.counted, len(points), generator, points.device)
-            with watch.stage("counts"):
+            with timer.stage("counts"):
                 cover = Cover(points, counted, radius)
                 cover.add(snapshot.labeled)
             cover.gain[snapshot.labeled] = -1
             size = min(size, len(snapshot.unlabeled))
             chosen, gains = cover.gain.new_empty(size), cover.gain.new_empty(size)
-            for place in watch.over("query", range(size)):
+            for place in timer.track_stage("query", range(size)):
                 # argmax gives the first of equal ones, by its documentation.
                 best = cover.gain.argmax(dim=0, keepdim=True)
                 chosen[place] = best[0]

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import torch
 
-from lightning_diffal.selectors.draw import some
+from lightning_diffal.numerics.sampling import some
+from lightning_diffal.selectors.base import Query
 from lightning_diffal.selectors.score import in_order
-from lightning_diffal.selectors.selector import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 
 

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.selectors.selector import Query
+from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors.base import Query
 from lightning_diffal.selectors.snapshot import Snapshot
-from lightning_diffal.watch import Watch
 
 
 def take_lowest(scores: Float[Tensor, " n"], unlabeled: Int[Tensor, " u"], size: int) -> Query:
@@ -35,7 +35,7 @@ class Scores(Protocol):
     @property
     def needs(self) -> frozenset[str]: ...
 
-    def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]: ...
+    def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]: ...
 
 
 class ScoreSelector(ABC):
@@ -46,11 +46,11 @@ class ScoreSelector(ABC):
     def needs(self) -> frozenset[str]: ...
 
     @abstractmethod
-    def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
+    def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
         """A number for every point of the pool, labeled ones included; the lowest are asked first."""
 
-    def __call__(self, snapshot: Snapshot, size: int, *, watch: Watch | None = None) -> Query:
-        watch = watch or Watch()
-        scores = self.score(snapshot, watch)
-        with watch.stage("query"):
+    def __call__(self, snapshot: Snapshot, size: int, *, timer: StageTimer | None = None) -> Query:
+        timer = timer or StageTimer()
+        scores = self.score(snapshot, timer)
+        with timer.stage("query"):
             return take_lowest(scores, snapshot.unlabeled, size)

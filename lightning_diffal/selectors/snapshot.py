@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import checks_its_arguments
+from lightning_diffal.arguments import skip_type_check
+from lightning_diffal.distributed import ALONE, Ranks
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
-from lightning_diffal.graph.precision import magnitude, surely_finite, times_two_to
 from lightning_diffal.labels import UNLABELED, check_labels, refuse_other_than_probabilities
-from lightning_diffal.ranks import ALONE, Ranks
-from lightning_diffal.watch import Watch
+from lightning_diffal.numerics.precision import magnitude, surely_finite, times_two_to
+from lightning_diffal.progress import StageTimer
 
 Part = TypeVar("Part")
 
@@ -35,7 +35,7 @@ class StochasticPasses:
         leave_gradients_behind(self, "probabilities", "expected_entropy")
 
 
-@checks_its_arguments
+@skip_type_check
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Snapshot:
     """What is known of the pool after a fit: all a selector may look at. All tensors are on one device.
@@ -107,28 +107,28 @@ class Snapshot:
 
     @property
     def probabilities(self) -> Float[Tensor, "n c"]:
-        return softmax(have(self.logits, "logits"))
+        return softmax(require(self.logits, "logits"))
 
     @property
     def points(self) -> Float[Tensor, "n d"]:
         """The embeddings, in float32 if they came in half precision, divided by 2 to the `exponent`."""
-        return times_two_to(-self.exponent, in_full(have(self.embeddings, "embeddings")))
+        return times_two_to(-self.exponent, in_full(require(self.embeddings, "embeddings")))
 
     @cached_property
     def exponent(self) -> int:
         """0, unless the embeddings are so large or small that their squares would overflow or vanish."""
-        exponent = magnitude(in_full(have(self.embeddings, "embeddings")))
+        exponent = magnitude(in_full(require(self.embeddings, "embeddings")))
         return exponent if abs(exponent) > HANDY else 0
 
-    def symmetric_graph(self, neighbors: int | None, watch: Watch) -> NeighborGraph:
+    def symmetric_graph(self, neighbors: int | None, timer: StageTimer) -> NeighborGraph:
         """The graph of the points, whole on every rank. Built once, however many selectors ask for it."""
         if neighbors not in self.graphs:
-            with watch.stage("graph"):
+            with timer.stage("graph"):
                 graph = build_graph(
-                    have(self.embeddings, "embeddings"),
+                    require(self.embeddings, "embeddings"),
                     neighbors,
                     symmetric=True,
-                    progress=watch.counted,
+                    progress=timer.track,
                     ranks=self.ranks,
                 ).gathered()
             self.graphs[neighbors] = graph
@@ -171,7 +171,7 @@ def softmax(logits: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
     return in_full(logits).softmax(dim=1)
 
 
-def have(value: Part | None, name: str) -> Part:
+def require(value: Part | None, name: str) -> Part:
     """A part of a snapshot that was asked for."""
     if value is None:
         raise ValueError(f"This snapshot has no {name}. A selector gets what it names in `needs`, a set of strings.")

@@ -7,22 +7,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, checks_its_arguments
-from lightning_diffal.graph.certify import DIFFERENCE_BYTES, squared_distances
-from lightning_diffal.graph.exact import search_torch
-from lightning_diffal.graph.precision import full_float32, times_two_to
+from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.graph.knn.brute_force import search_torch
+from lightning_diffal.graph.knn.refine import DIFFERENCE_BYTES, squared_distances
 from lightning_diffal.labels import UNLABELED
-from lightning_diffal.selectors.kmeans import kmeans
+from lightning_diffal.numerics.kmeans import kmeans
+from lightning_diffal.numerics.precision import full_float32, times_two_to
+from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors.base import Query
 from lightning_diffal.selectors.score import in_order, take_lowest
-from lightning_diffal.selectors.selector import Query
 from lightning_diffal.selectors.snapshot import Snapshot
-from lightning_diffal.watch import Watch
 
 # Smaller clusters have no typical point and come last; the number is the authors'.
 SMALLEST = 5
 
 
-@checks_its_arguments
+@skip_type_check
 @dataclass(frozen=True, kw_only=True)
 class TypiClustSelector:
     """Ask about the most typical point of the largest clusters without a label.
@@ -49,19 +49,19 @@ class TypiClustSelector:
         check_count("TypiClustSelector", "max_clusters", self.max_clusters)
 
     def __call__(
-        self, snapshot: Snapshot, size: int, *, generator: torch.Generator, watch: Watch | None = None
+        self, snapshot: Snapshot, size: int, *, generator: torch.Generator, timer: StageTimer | None = None
     ) -> Query:
-        watch = watch or Watch()
+        timer = timer or StageTimer()
         points, size = snapshot.points, min(size, len(snapshot.unlabeled))
         if size == 0:
             return Query.empty(points)
         clusters = min(len(snapshot.labeled) + size, self.max_clusters)
-        with watch.stage("clusters"):
+        with timer.stage("clusters"):
             home = kmeans(points, clusters, generator)
         visits = order_of_visits(home, snapshot.labels, clusters, size)
         members, start = home.argsort(stable=True), torch.bincount(home, minlength=clusters).cumsum(0).tolist()
         chosen: dict[int, Query] = {}
-        for cluster in watch.over("query", sorted(set(visits))):
+        for cluster in timer.track_stage("query", sorted(set(visits))):
             inside = members[start[cluster - 1] if cluster else 0 : start[cluster]]
             free = (snapshot.labels[inside] == UNLABELED).nonzero()[:, 0]
             query = take_lowest(mean_distance(points[inside], self.neighbors), free, visits.count(cluster))

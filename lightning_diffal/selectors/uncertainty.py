@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, checks_its_arguments
+from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.score import ScoreSelector
-from lightning_diffal.selectors.snapshot import Snapshot, have, in_full
-from lightning_diffal.watch import Watch
+from lightning_diffal.selectors.snapshot import Snapshot, in_full, require
 
 # Probabilities held at a time, which stay in the cache.
 BLOCK_ENTRIES = 2**17
@@ -49,7 +49,7 @@ def entropy(probabilities: Float[Tensor, "*a c"]) -> Float[Tensor, "*a"]:
     return -(logarithm.mul_(probabilities).sum(dim=-1))
 
 
-@checks_its_arguments
+@skip_type_check
 @dataclass(frozen=True, kw_only=True)
 class ProbabilitySelector(ScoreSelector):
     """Asks by a measure of the model's probabilities.
@@ -69,11 +69,11 @@ class ProbabilitySelector(ScoreSelector):
     def needs(self) -> frozenset[str]:
         return frozenset({"logits"} if self.passes is None else {"stochastic"})
 
-    def score(self, snapshot: Snapshot, watch: Watch) -> Float[Tensor, " n"]:
-        with watch.stage("score"):
+    def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
+        with timer.stage("score"):
             if self.passes is not None:
-                return self.sureness(have(snapshot.stochastic, "stochastic").probabilities)
-            logits, height = have(snapshot.logits, "logits"), max(1, BLOCK_ENTRIES // snapshot.num_classes)
+                return self.sureness(require(snapshot.stochastic, "stochastic").probabilities)
+            logits, height = require(snapshot.logits, "logits"), max(1, BLOCK_ENTRIES // snapshot.num_classes)
             scores = torch.empty_like(in_full(logits[:, 0]))
             for block, part in zip(logits.split(height), scores.split(height), strict=True):
                 part.copy_(self.sureness(probabilities_of(block)))

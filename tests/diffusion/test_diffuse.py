@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_diffal import NeighborGraph, build_graph, diffuse
-from lightning_diffal.diffusion.horizon import default_steps
+from lightning_diffal.diffusion.diffuse import default_steps
 from tests import naive
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 
 from lightning_diffal import NeighborGraph, build_graph
-from lightning_diffal.graph import cluster, exact, search
+from lightning_diffal.graph.knn import brute_force as exact
+from lightning_diffal.graph.knn import cluster, search
 from tests.naive import dense, weights
 
 BACKENDS = ["torch", "cluster", "faiss"]

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from lightning_diffal import NeighborGraph, build_graph
-from lightning_diffal.graph import exact
+from lightning_diffal.distributed import Ranks
+from lightning_diffal.graph.knn import brute_force as exact
 from lightning_diffal.graph.reading import Reading
-from lightning_diffal.graph.share import Share
-from lightning_diffal.ranks import Ranks
+from lightning_diffal.graph.row_partition import Share
 from tests.together import Together
 
 

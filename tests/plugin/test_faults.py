@@ -20,7 +20,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 
 from lightning_diffal import ActiveLearning, DiffusionSelector, RandomSelector
-from lightning_diffal.watch import Watch
+from lightning_diffal.progress import StageTimer
 from tests.plugin.ranks import run_ranks
 from tests.plugin.workshop import Clouds, Data, Net, quiet
 
@@ -43,7 +43,7 @@ class Fault:
 NONE = Fault("never", 0)
 
 
-class Announcing(Watch):
+class Announcing(StageTimer):
     """Says when a stage begins, and when it has made a step."""
 
     def __init__(self, tell):
@@ -67,7 +67,7 @@ class Mortal(DiffusionSelector):
 
     def __call__(self, snapshot, size, **extras):
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-        extras["watch"] = Announcing(lambda moment: self.fault.strike(self.folder, moment, rank))
+        extras["timer"] = Announcing(lambda moment: self.fault.strike(self.folder, moment, rank))
         return super().__call__(snapshot, size, **extras)
 
     __call__.__signature__ = inspect.signature(DiffusionSelector.__call__)

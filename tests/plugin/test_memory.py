@@ -100,7 +100,7 @@ class LeastNorm(ScoreSelector):
 
     needs = frozenset({"embeddings"})
 
-    def score(self, snapshot, watch):
+    def score(self, snapshot, timer):
         return snapshot.points.norm(dim=1)
 
 

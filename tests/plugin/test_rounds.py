@@ -22,7 +22,7 @@ from lightning.pytorch.callbacks import (
 )
 
 from lightning_diffal import ActiveLearning, PerClass
-from lightning_diffal.plugin.run import Run
+from lightning_diffal.plugin.state import Run
 from tests.plugin.workshop import Clouds, Data, Net, learner, quiet
 
 

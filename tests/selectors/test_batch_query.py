@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_diffal import NeighborGraph, batch_query, build_graph
-from lightning_diffal.diffusion import states
-from lightning_diffal.selectors import chooser
+from lightning_diffal.diffusion import scores as states
+from lightning_diffal.selectors import mini_batches as chooser
 from tests import naive
 
 

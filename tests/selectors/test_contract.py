@@ -24,8 +24,8 @@ from lightning_diffal import (
     TypiClustSelector,
     UncertaintySelector,
 )
-from lightning_diffal.selectors.selector import choose, needs_of
-from lightning_diffal.watch import Watch
+from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors.base import choose, needs_of
 
 # Without chance and, on this pool, without ties.
 DETERMINISTIC = [
@@ -104,7 +104,7 @@ def reordered(snapshot, order):
 
 def ask(selector, snapshot, size, truth, seed=0):
     generator = torch.Generator("cpu").manual_seed(seed)
-    return choose(selector, snapshot, size, answer=lambda i: truth[i], generator=generator, watch=Watch())
+    return choose(selector, snapshot, size, answer=lambda i: truth[i], generator=generator, timer=StageTimer())
 
 
 @every_selector

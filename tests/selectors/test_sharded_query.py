@@ -15,11 +15,11 @@ from lightning_diffal import (
     build_graph,
     diffuse,
 )
-from lightning_diffal.diffusion.mass import Walk
-from lightning_diffal.diffusion.states import KeptStates
-from lightning_diffal.graph.share import Share
-from lightning_diffal.selectors.selector import choose
-from lightning_diffal.watch import Watch
+from lightning_diffal.diffusion.scores import KeptStates
+from lightning_diffal.diffusion.walk import Walk
+from lightning_diffal.graph.row_partition import Share
+from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors.base import choose
 from tests.together import Together
 
 
@@ -194,7 +194,10 @@ def check_selectors(ranks):
         LocalMaxSelector(of=EntropySelector(), neighbors=k),
         LocalMaxSelector(of=DiffusionSelector(neighbors=k), neighbors=k),
     ):
-        options, before = {"generator": torch.Generator(), "watch": Watch(), "answer": lambda i: truth[i]}, ranks.calls
+        options, before = (
+            {"generator": torch.Generator(), "timer": StageTimer(), "answer": lambda i: truth[i]},
+            ranks.calls,
+        )
         found = choose(selector, Snapshot(**known, ranks=ranks), 20, **options)
         expected = choose(selector, Snapshot(**known), 20, **options)
         assert found.indices.tolist() == expected.indices.tolist()

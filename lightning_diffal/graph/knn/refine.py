@@ -1,0 +1,119 @@
+"""From candidates of a float32 search to the exact neighbors: same points, same order, whoever searched.
+
+Distances are taken anew from differences, Σ (x - y)², in float64; ties go to the lower index. A row is certain when its
+k-th neighbor is nearer than any point the search may have left out, given how far its arithmetic can be wrong. Rows
+that are not certain must be searched again, with more candidates or finer arithmetic, in the end by all differences.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lightning_diffal.numerics.precision import search_error, wide_dtype
+from lightning_diffal.numerics.threads import side_by_side
+
+# Bytes of differences held at a time.
+DIFFERENCE_BYTES = 2**22
+
+
+def squared_distances(x: Float[Tensor, " b #m d"], y: Float[Tensor, "#b m d"]) -> Float[Tensor, "b m"]:
+    wide = wide_dtype(x.device)
+    return (x.to(wide) - y.to(wide)).square_().sum(dim=2)
+
+
+def certify(
+    points: Float[Tensor, "n d"],
+    rows: Int[Tensor, " r"],
+    candidates: Int[Tensor, "r m"],
+    neighbors: int,
+    *,
+    spread: Float[Tensor, " r"],
+    norm: Float[Tensor, " r"],
+) -> tuple[Int[Tensor, "r k"], Float[Tensor, "r k"], Bool[Tensor, " r"]]:
+    """The `neighbors` nearest of each row, itself excluded, their squared distances, and whether they are certain.
+
+    Args:
+        points: In the units of the search, so that its error bound applies.
+        candidates: What the search found: the nearest m by its own arithmetic, the point itself among them or not.
+        spread, norm: What the error of the search grows with, see `search_error`.
+    """
+    count, dimensions = candidates.shape[1], points.shape[1]
+    nearest = torch.empty(len(rows), neighbors, dtype=torch.long, device=points.device)
+    distance = torch.empty(len(rows), neighbors, dtype=wide_dtype(points.device), device=points.device)
+    certain = torch.ones(len(rows), dtype=torch.bool, device=points.device)
+    height = max(1, DIFFERENCE_BYTES // (8 * count * dimensions))
+
+    def prove(start: int) -> None:
+        part = slice(start, start + height)
+        index, to_others = to_candidates(points, rows[part], candidates[part])
+        nearest[part], distance[part], kth = the_nearest(index, to_others, neighbors)
+        if count == len(points):
+            return
+        last = to_others.masked_fill(to_others.isinf(), 0).amax(dim=1)
+        error = search_error(spread[part], norm[part], torch.stack([kth, last]), dimensions)
+        certain[part] = kth + error[0] < last - error[1]
+
+    side_by_side(prove, range(0, len(rows), height), points.device)
+    return nearest, distance, certain
+
+
+def to_candidates(
+    points: Float[Tensor, "n d"], rows: Int[Tensor, " b"], candidates: Int[Tensor, "b m"]
+) -> tuple[Int[Tensor, "b m"], Float[Tensor, "b m"]]:
+    """Candidates by index and their squared distances; the row itself is infinitely far."""
+    index = candidates.sort(dim=1).values
+    others = points.index_select(0, index.flatten()).view(*index.shape, -1)
+    distance = squared_distances(points[rows][:, None], others)
+    return index, distance.masked_fill_(index == rows[:, None], float("inf"))
+
+
+def the_nearest(
+    index: Int[Tensor, "b m"], distance: Float[Tensor, "b m"], neighbors: int
+) -> tuple[Int[Tensor, "b k"], Float[Tensor, "b k"], Float[Tensor, " b"]]:
+    """The nearest of candidates that ascend, ascending, their distances, and that of the farthest of them."""
+    kth = distance.kthvalue(neighbors, dim=1, keepdim=True).values
+    nearer, tied = distance < kth, distance == kth
+    # Of those exactly as far as the k-th, the first fill the places that are left.
+    kept = nearer | (tied & (tied.cumsum(dim=1) <= neighbors - nearer.sum(dim=1, keepdim=True)))
+    return index[kept].view(-1, neighbors), distance[kept].view(-1, neighbors), kth[:, 0]
+
+
+def search_directly(
+    points: Float[Tensor, "n d"], rows: Int[Tensor, " r"], neighbors: int
+) -> tuple[Int[Tensor, "r k"], Float[Tensor, "r k"]]:
+    """The neighbors of a few points by all differences. Cost: O(r n d) without matrix products."""
+    nearest = torch.empty(len(rows), neighbors, dtype=torch.long, device=points.device)
+    distance = torch.empty(len(rows), neighbors, dtype=wide_dtype(points.device), device=points.device)
+    width = max(1, DIFFERENCE_BYTES // (8 * points.shape[1]))
+    height = max(1, DIFFERENCE_BYTES // (8 * len(points) * points.shape[1]))
+    everyone = torch.arange(len(points), device=points.device)
+    for start in range(0, len(rows), height):
+        here = rows[start : start + height]
+        to_all = torch.cat(
+            [squared_distances(points[here][:, None], part[None]) for part in points.split(width)], dim=1
+        )
+        to_all.scatter_(1, here[:, None], float("inf"))
+        part = slice(start, start + height)
+        nearest[part], distance[part], _ = the_nearest(everyone.expand_as(to_all), to_all, neighbors)
+    return nearest, distance
+
+
+def surplus_copies(points: Float[Tensor, "n d"], most: int) -> tuple[Bool[Tensor, " n"], Int[Tensor, " n"]]:
+    """Which points coincide with at least `most` points of lower index, and for each point the first it coincides with.
+
+    Such points are nobody's neighbors, since ties go to the lower index. Without them no point has more than `most`
+    copies, and no search meets a distance shared by thousands.
+    """
+    bits = (points + 0.0).view(torch.int32 if points.dtype == torch.float32 else torch.int64).long()  # -0.0 becomes 0.0
+    generator = torch.Generator(device=points.device).manual_seed(0)
+    factor = torch.randint(-(2**62), 2**62, bits.shape[1:], generator=generator, device=points.device)
+    # Sums of integers wrap around and do not round: equal rows have equal hashes.
+    hashes, order = (bits * (factor | 1)).sum(dim=1).sort(stable=True)
+    new = torch.ones_like(hashes, dtype=torch.bool)
+    new[1:] = (hashes[1:] != hashes[:-1]) | (points[order[1:]] != points[order[:-1]]).any(dim=1)
+    run = new.cumsum(0) - 1
+    head = new.nonzero()[:, 0][run]
+    surplus, first = torch.empty_like(new), torch.empty_like(order)
+    surplus[order] = torch.arange(len(order), device=order.device) - head >= most
+    first[order] = order[head]
+    return surplus, first

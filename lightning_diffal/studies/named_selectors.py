@@ -1,0 +1,53 @@
+"""The selectors by the names of the command line, the only place that knows them."""
+
+from collections.abc import Callable
+
+from lightning_diffal.selectors.badge import BADGESelector
+from lightning_diffal.selectors.bald import BALDSelector
+from lightning_diffal.selectors.base import Selector
+from lightning_diffal.selectors.coreset import CoresetSelector
+from lightning_diffal.selectors.diffusion import DiffusionSelector
+from lightning_diffal.selectors.dirichlet import DirichletSelector
+from lightning_diffal.selectors.local_max import LocalMaxSelector
+from lightning_diffal.selectors.poisson import PoissonSelector
+from lightning_diffal.selectors.probcover import ProbCoverSelector
+from lightning_diffal.selectors.random import RandomSelector
+from lightning_diffal.selectors.typiclust import TypiClustSelector
+from lightning_diffal.selectors.uncertainty import EntropySelector, MarginSelector, UncertaintySelector
+from lightning_diffal.studies.studies import Study
+
+Maker = Callable[[Study], Selector]
+
+# Those the paper compares, in its order.
+OF_THE_PAPER: dict[str, Maker] = {
+    "diffusion": lambda study: DiffusionSelector(
+        mini_batch=study.mini_batch,
+        neighbors=study.neighbors,
+        steps=study.steps,
+        soft_start=study.soft_start,
+        shrink_below=study.shrink_below,
+    ),
+    "random": lambda study: RandomSelector(),
+    "uncertainty": lambda study: UncertaintySelector(),
+    "margin": lambda study: MarginSelector(),
+    "entropy": lambda study: EntropySelector(),
+    "coreset": lambda study: CoresetSelector(),
+    "dropout-uncertainty": lambda study: UncertaintySelector(passes=study.passes),
+    "dropout-entropy": lambda study: EntropySelector(passes=study.passes),
+}
+# Graphs have the K of the study's diffusion; the rest is as each selector's own paper has it.
+SELECTORS: dict[str, Maker] = OF_THE_PAPER | {
+    "bald": lambda study: BALDSelector(passes=study.passes),
+    "badge": lambda study: BADGESelector(),
+    "typiclust": lambda study: TypiClustSelector(),
+    "probcover": lambda study: ProbCoverSelector(),
+    "poisson": lambda study: PoissonSelector(neighbors=study.neighbors),
+    "dirichlet": lambda study: DirichletSelector(neighbors=study.neighbors),
+    "localmax": lambda study: LocalMaxSelector(of=MarginSelector(), neighbors=study.neighbors),
+    "localmax-poisson": lambda study: LocalMaxSelector(
+        of=PoissonSelector(neighbors=study.neighbors), neighbors=study.neighbors
+    ),
+    "localmax-dirichlet": lambda study: LocalMaxSelector(
+        of=DirichletSelector(neighbors=study.neighbors), neighbors=study.neighbors
+    ),
+}

@@ -1,0 +1,203 @@
+"""Every number of a figure, for those who do not see it or want to compute with it."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from lightning_diffal.studies.report.bars import STAGES, Phases
+from lightning_diffal.studies.report.board import KINDS, Board
+from lightning_diffal.studies.report.curves import Curve
+from lightning_diffal.studies.report.differences import areas
+from lightning_diffal.studies.report.markup import Markup, element
+from lightning_diffal.studies.report.sections import Section, Series
+from lightning_diffal.studies.report.statistics import (
+    Interval,
+    LabelsApart,
+    counted,
+    labels_needed,
+    mean_interval,
+    paired_difference,
+    paired_labels,
+)
+from lightning_diffal.studies.report.words import by_area, share, signed
+
+NOTHING = "–"
+
+
+def table(
+    caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, best: Mapping[int, int] | None = None
+) -> Markup:
+    """A table that scrolls within its box. The first cell of a row is its header; `best` marks a row by column."""
+    titles = element("tr", *(element("th", title, scope="col") for title in head))
+    lines = []
+    for place, row in enumerate(rows):
+        cells = [
+            element("td", element("strong", value) if (best or {}).get(column) == place else value)
+            for column, value in enumerate(row[1:], start=1)
+        ]
+        lines.append(element("tr", element("th", row[0], scope="row"), *cells))
+    body = element(
+        "table", element("caption", element("span", caption)), element("thead", titles), element("tbody", *lines)
+    )
+    return element("div", body, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def numbers(*tables: str) -> Markup:
+    return element("details", element("summary", "All numbers"), *tables)
+
+
+def curve_table(section: Section, curves: Sequence[Curve], caption: str, digits: int) -> Markup:
+    """A row for each label count, a column for each selector; the band after ±."""
+    rows = []
+    for place, count in enumerate(section.labels):
+        cells = [
+            f"{curve.values[place]:.{digits}f}" + (f" ± {curve.spread[place]:.{digits}f}" if curve.spread else "")
+            for curve in curves
+        ]
+        rows.append([f"{count:,}", *cells])
+    return table(caption, ["labels", *(curve.series.name for curve in curves)], rows)
+
+
+def phases_table(phases: Sequence[Phases]) -> Markup:
+    labels = sorted({count for one in phases for count in one.labels})
+    shares = [dict(zip(one.labels, one.exploring, strict=True)) for one in phases]
+    rows = [
+        [
+            f"{count:,}",
+            *(f"{known[count]:.0%} / {1 - known[count]:.0%}" if count in known else NOTHING for known in shares),
+        ]
+        for count in labels
+    ]
+    head = ["labels", *(one.series.name for one in phases)]
+    return table("Exploring / refining share of each query, mean over seeds", head, rows)
+
+
+def seconds_table(seconds: Mapping[str, Mapping[str, float]]) -> Markup:
+    rows = [
+        [name, *(f"{value:.3f}" if value else NOTHING for value in taken.values()), f"{sum(taken.values()):.3f}"]
+        for name, taken in seconds.items()
+    ]
+    return table("Mean seconds per round, by stage", ["selector", *STAGES, "all"], rows)
+
+
+def boards_table(boards: Sequence[Board]) -> Markup:
+    rows = [
+        [
+            board.series.name,
+            str(board.run.seed),
+            *(str(board.of_kind(kind)) for kind in KINDS),
+            f"{board.of_class(0)} / {board.of_class(1)}",
+            f"{board.covered} of {board.squares**2}",
+            NOTHING if board.off_border is None else f"{board.off_border:.3f}",
+        ]
+        for board in boards
+    ]
+    head = ["selector", "seed", "first labels", "exploring", "refining", "asked without a graph"]
+    head += ["of class 0 / 1", "squares with a label", "median distance to a border (squares)"]
+    return table("Points on the board, all rounds", head, rows)
+
+
+def area_table(section: Section) -> Markup:
+    references = [one for one in (section.named("random"), section.named("diffusion")) if one]
+    rows = []
+    for one, mean in by_area(section):
+        interval = mean_interval(list(areas(one).values()))
+        own = share(mean) if interval.half is None else f"{share(mean)} ± {interval.half:.3f}"
+        last = fmean(one.at(len(section.labels) - 1))
+        apart = [difference(one, reference) for reference in references]
+        rows.append([one.name, str(len(one.runs)), own, *apart, share(last)])
+    head = ["selector", "seeds", "mean accuracy over the rounds"]
+    head += [f"less {reference.name}, paired" for reference in references]
+    return table(
+        "Area under the curve: mean accuracy over the rounds ± half the 95% interval, and differences paired by seed",
+        [*head, f"accuracy at {section.labels[-1]:,} labels"],
+        rows,
+    )
+
+
+def difference(one: Series, reference: Series) -> str:
+    if one is reference:
+        return NOTHING
+    interval = paired_difference(areas(one), areas(reference))
+    return "no seed in common" if interval is None else bracketed(interval, 3)
+
+
+def bracketed(interval: Interval, digits: int) -> str:
+    """+0.021 [+0.010, +0.032], 5 seeds."""
+    mean = signed(interval.mean, digits)
+    if interval.half is None:
+        return f"{mean}, 1 seed"
+    return f"{mean} [{signed(interval.low, digits)}, {signed(interval.high, digits)}], {interval.seeds} seeds"
+
+
+def targets_of(section: Section) -> list[tuple[float, str]]:
+    """90% of the best final accuracy, and the highest multiple of 0.05 that random comes to, else the best does.
+
+    None that every run has reached with its first labels.
+    """
+    last = len(section.labels) - 1
+    best = max(fmean(one.at(last)) for one in section.series)
+    random = section.named("random")
+    base = max(fmean(random.at(place)) for place in range(last + 1)) if random else best
+    rounded = int(base * 20 + 1e-9) / 20
+    named = [(0.9 * best, "90% of the best final accuracy")]
+    if abs(0.9 * best - rounded) >= 0.005:
+        named.append((rounded, "a round number the mean curve of random reaches" if random else "a round number"))
+    first = min(value for one in section.series for value in one.at(0))
+    return [(target, why) for target, why in named if target > first]
+
+
+def needed_by(section: Section, one: Series, target: float) -> dict[int, int | None]:
+    return {seed: labels_needed(section.labels, one.accuracies(seed), target) for seed in one.seeds}
+
+
+def labels_table(section: Section, target: float, why: str) -> Markup:
+    """Labels until a fit first comes to the target, fewest first; who never does stands at the end and says so."""
+    references = [one for one in (section.named("random"), section.named("diffusion")) if one]
+    needs = {one.name: needed_by(section, one, target) for one in section.series}
+    mean = {name: fmean(counted(count, section.beyond) for count in need.values()) for name, need in needs.items()}
+    missed = {name: list(need.values()).count(None) for name, need in needs.items()}
+    ranked = sorted(section.series, key=lambda one: (missed[one.name] == len(one.runs), mean[one.name]))
+    rows = []
+    for one in ranked:
+        apart = [
+            NOTHING if one is other else apart_cell(paired_labels(needs[one.name], needs[other.name], section.beyond))
+            for other in references
+        ]
+        reached = f"{len(one.runs) - missed[one.name]} of {len(one.runs)}"
+        rows.append([one.name, needed_cell(section, mean[one.name], missed[one.name], len(one.runs)), reached, *apart])
+    head = ["selector", "labels, mean over seeds", "seeds that reach it"]
+    head += [f"less {reference.name}, paired" for reference in references]
+    return table(f"Labels until accuracy {share(target)} ({why})", head, rows)
+
+
+def needed_cell(section: Section, mean: float, missed: int, seeds: int) -> str:
+    if missed == seeds:
+        return f"not within {section.labels[-1]:,} labels"
+    return f"at least {mean:,.1f}" if missed else f"{mean:,.1f}"
+
+
+def apart_cell(apart: LabelsApart | None) -> str:
+    if apart is None:
+        return "no seed in common"
+    if apart.interval is None:
+        return f"cannot be said: missed in {apart.missed} of {apart.pairs} pairs, on both sides"
+    if apart.bound == "exact":
+        return bracketed(apart.interval, 1)
+    return f"{apart.bound} {signed(apart.interval.mean, 1)}, missed in {apart.missed} of {apart.pairs} pairs"
+
+
+def settings_list(section: Section) -> Markup:
+    rows = [(name.replace("_", " "), shown(value)) for name, value in sorted(section.settings.items())]
+    return element(
+        "dl", *(element("div", element("dt", name), element("dd", value)) for name, value in rows), class_="settings"
+    )
+
+
+def shown(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: NOTHING, True: "yes", False: "no"}[value]
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {shown(inner)}" for name, inner in sorted(value.items()))
+    if isinstance(value, list):
+        return ", ".join(map(shown, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)

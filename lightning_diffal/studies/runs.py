@@ -1,0 +1,78 @@
+"""What is to be run: a study with one selector and one seed, and all that decides its outcome. Needs no Lightning."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightning_diffal.pool.randomness import seed_of
+from lightning_diffal.studies.data import Points, Source, checkerboard, draw_pool, load
+from lightning_diffal.studies.features import frozen
+from lightning_diffal.studies.named_selectors import SELECTORS
+from lightning_diffal.studies.results import result_path
+from lightning_diffal.studies.studies import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Everything that one process needs to know of a run."""
+
+    study: Study
+    selector: str
+    seed: int
+    settings: dict[str, Any]
+    data: Path
+    out: Path
+
+    @property
+    def result(self) -> Path:
+        """Where its result will be."""
+        return self.out / result_path(self.study.name, self.selector, self.seed, self.settings)
+
+    @property
+    def memory(self) -> Path:
+        """Where its ledger is until then."""
+        return self.out / ".runs" / self.study.name / self.result.stem
+
+    @property
+    def fits(self) -> int:
+        return self.study.fits(self.settings["num_classes"])
+
+    def __str__(self) -> str:
+        return f"{self.study.name}, {self.selector}, seed {self.seed}"
+
+
+def plan(study: Study, selectors: Sequence[str], seeds: Sequence[int], data: Path, out: Path) -> list[Run]:
+    """All runs of a study, refused here if they could not be run. Frozen features are computed now.
+
+    Seeds are outermost: whenever the runs are stopped, all selectors have had the same ones.
+    """
+    common: dict[str, Any] = {"num_classes": 2}
+    if study.squares is None:
+        source = source_of(study, data)
+        draw_pool(source, study.pool, seeds[0])
+        with torch.device("meta"):  # the shape alone is tried
+            study.network.build(tuple(source.train.x.shape[1:]), source.num_classes, dropout=False)
+        common = {"num_classes": source.num_classes, "data": source.digest}
+    study.check(common["num_classes"])
+    settings = {name: study.settings() | {"selector": repr(SELECTORS[name](study))} | common for name in selectors}
+    return [
+        Run(study=study, selector=name, seed=seed, settings=settings[name], data=data, out=out)
+        for seed in seeds
+        for name in selectors
+    ]
+
+
+def source_of(study: Study, data: Path) -> Source:
+    return frozen(study.dataset, data) if study.features else load(study.dataset, data)
+
+
+def draw_data(study: Study, seed: int, data: Path) -> tuple[Points, Points]:
+    """The pool and the test set of a seed, the same for every selector."""
+    if study.squares is not None:
+        pool = checkerboard(study.pool, study.squares, seed_of(seed, 0))
+        return pool, checkerboard(study.test or 1, study.squares, seed_of(seed, 1))
+    source = source_of(study, data)
+    return draw_pool(source, study.pool, seed), source.test

@@ -1,0 +1,137 @@
+"""The studies of the paper, section 6 and appendix A, with its numbers."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from lightning_diffal.studies.networks import VGG, Architecture, Convolutional, FullyConnected
+from lightning_diffal.studies.optimizers import SGD, Adam
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What is learned by which network, from how many labels. Everything but the selector and the seed."""
+
+    name: str
+    dataset: str
+    """NAME of NAME.npz, or "checkerboard"."""
+    network: Architecture
+    optimizer: SGD | Adam
+    batch_size: int
+    epochs: int = 100
+    """After each query, from the untrained weights."""
+    pool: int
+    """Points that may be asked about, as many of each class."""
+    first: int
+    """First labels of each class. The paper gives this number for the checkerboard only."""
+    query_size: int
+    budget: int
+    """Labels in total, the first ones included."""
+    neighbors: int
+    steps: int
+    mini_batch: int = 1
+    shrink_below: float | None = None
+    soft_start: bool = False
+    passes: int = 20
+    """Forward passes of the selectors by dropout. The paper gives no number; 50 is usual and costs more than twice."""
+    features: bool = False
+    """Whether the network sees what VGG-16's frozen convolutions make of the images."""
+    squares: int | None = None
+    """Of a checkerboard: squares on a side."""
+    test: int | None = None
+    """Of a checkerboard: points that accuracy is measured on."""
+    batch_of_pool: int = 2_500
+    """Points in a batch of the embedding pass and of the test."""
+
+    def fits(self, num_classes: int) -> int:
+        """How many rounds a run has, the last one without a query."""
+        return 1 + max(0, -(-(self.budget - self.first * num_classes) // self.query_size))
+
+    def check(self, num_classes: int) -> None:
+        """Refuse numbers that do not go together, by the arguments of the command line."""
+        first = self.first * num_classes
+        if self.budget < first:
+            raise ValueError(
+                f"--budget {self.budget}: the first labels are {first} already, {self.first} of each class."
+            )
+        if self.pool < self.budget:
+            raise ValueError(f"--budget {self.budget}: the pool has {self.pool} points. --pool makes it larger.")
+        if self.pool <= self.neighbors:
+            raise ValueError(f"--neighbors {self.neighbors}: a pool of {self.pool} points has fewer neighbors.")
+
+    def settings(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self) | {"network": repr(self.network), "optimizer": repr(self.optimizer)}
+
+
+MNIST_FC = Study(
+    name="mnist-fc",
+    dataset="mnist",
+    network=FullyConnected(widths=(100, 50), batch_norm=True),
+    optimizer=Adam(lr=0.001),
+    batch_size=8,
+    pool=10_000,
+    first=2,
+    query_size=20,
+    budget=300,
+    neighbors=10,
+    steps=5,
+)
+
+ALL = (
+    Study(
+        name="checkerboard",
+        dataset="checkerboard",
+        network=FullyConnected(widths=(30, 30)),
+        optimizer=SGD(lr=0.001, momentum=0.9),
+        batch_size=1,
+        pool=2_000,
+        first=4,
+        query_size=5,
+        budget=128,
+        neighbors=10,
+        steps=4,
+        squares=4,
+        test=200,
+    ),
+    MNIST_FC,
+    replace(
+        MNIST_FC,
+        name="mnist-conv",
+        network=Convolutional(channels=16, kernel=5, head=FullyConnected(widths=(20, 20), batch_norm=True)),
+        batch_of_pool=500,
+    ),
+    Study(
+        name="cifar10",
+        dataset="cifar10",
+        network=FullyConnected(widths=(512, 20), dropout=True),
+        optimizer=Adam(lr=0.0003, halved_every=30),
+        batch_size=100,
+        pool=50_000,
+        first=20,
+        query_size=200,
+        budget=2_000,
+        neighbors=20,
+        steps=4,
+        mini_batch=10,
+        shrink_below=0.1,
+        features=True,
+    ),
+    Study(
+        name="svhn",
+        dataset="svhn",
+        network=VGG(head=FullyConnected(widths=(512, 512), dropout=True)),
+        optimizer=SGD(lr=0.005, momentum=0.9, weight_decay=0.0005),
+        batch_size=50,
+        epochs=50,
+        pool=20_000,
+        first=20,
+        query_size=200,
+        budget=2_000,
+        neighbors=20,
+        steps=5,
+        shrink_below=0.1,
+        soft_start=True,
+        batch_of_pool=250,
+    ),
+)
+STUDIES = {study.name: study for study in ALL}

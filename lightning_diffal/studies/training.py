@@ -1,0 +1,79 @@
+"""How the networks are trained: a LightningModule as users write them, and a Trainer that does nothing else."""
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L  # noqa: N812
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from lightning_diffal.studies.optimizers import SGD, Adam
+
+ACCURACY = "accuracy"
+AT_A_TIME = 64
+
+
+class Classifier(L.LightningModule):
+    """Cross entropy in training, exact accuracy over the whole test set in validation.
+
+    With networks and batches as small as the paper's, the loops and hooks around a step cost more than the step
+    itself. So optimization is manual in Lightning's sense, and a batch of the loader is `AT_A_TIME` batches of
+    training, one step after another: the same points in the same order, and the same weights.
+
+    Args:
+        batch_size: Points of a step.
+    """
+
+    def __init__(self, layers: nn.Module, optimizer: SGD | Adam, batch_size: int) -> None:
+        super().__init__()
+        self.layers, self.optimizer, self.batch_size, self.automatic_optimization = layers, optimizer, batch_size, False
+        self.right = self.seen = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)  # type: ignore[no-any-return]
+
+    def on_train_start(self) -> None:
+        self.steps: Any = self.optimizers(use_pl_optimizer=False)
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        for x, y in zip(*(part.split(self.batch_size) for part in batch), strict=True):
+            loss = cross_entropy(self.layers(x), y)
+            self.steps.zero_grad()
+            loss.backward()
+            self.steps.step()
+
+    def on_train_epoch_end(self) -> None:
+        scheduler: Any = self.lr_schedulers()
+        if scheduler is not None:
+            scheduler.step()
+
+    def on_validation_epoch_start(self) -> None:
+        self.right = self.seen = 0
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        self.right += int((self.layers(batch[0]).argmax(dim=1) == batch[1]).sum())
+        self.seen += len(batch[1])
+
+    def on_validation_epoch_end(self) -> None:
+        self.log(ACCURACY, self.right / self.seen)
+
+    def configure_optimizers(self) -> Any:
+        return self.optimizer.configure(self.parameters())
+
+
+def quiet_trainer(epochs: int, folder: Path, callbacks: list[L.Callback]) -> L.Trainer:
+    """A Trainer that trains, looks at the test set after the last epoch, and draws and writes nothing."""
+    return L.Trainer(
+        accelerator="gpu" if torch.cuda.is_available() else "cpu",
+        devices=1,
+        max_epochs=epochs,
+        check_val_every_n_epoch=epochs,
+        default_root_dir=folder,
+        callbacks=callbacks,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )

@@ -1,0 +1,176 @@
+"""The command as people give it: once for real, stopped in the middle and started again; and what it refuses."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lightning_diffal.studies import runner
+from lightning_diffal.studies.cli import main, parser, runs_of
+from lightning_diffal.studies.perform import perform
+from lightning_diffal.studies.results import Result, Round
+from tests.studies.toys import without_seconds, write_npz
+
+ROOT = Path(__file__).parents[2]
+STUDY = ["run", "checkerboard", "--pool", "60", "--first", "2", "--query-size", "2", "--budget", "20", "--test", "20"]
+TWO = [*STUDY, "--epochs", "40", "--seeds", "1", "--selector", "diffusion", "--selector", "random"]
+ROUND = Round(labels=4, accuracy=0.5, asked=[], reached=[], unreached=None, seconds={"fit": 1.0})
+
+
+def started(arguments):
+    # Background jobs of a shell do not hear Ctrl-C; this one shall.
+    return subprocess.Popen(
+        [sys.executable, "-m", "lightning_diffal.studies.cli", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
+
+
+def children_of(process):
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    return [int(child) for child, parent in map(str.split, listed.splitlines()) if int(parent) == process.pid]
+
+
+def gone(pid, patience=20):
+    """Whether a process ends; the one that multiprocessing keeps for itself takes a moment."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_stopped_in_the_middle_and_started_again_it_comes_to_the_same(tmp_path):
+    stopped, whole = ([*TWO, "--workers", "1", "--out", str(tmp_path / name)] for name in ("stopped", "whole"))
+    runs = runs_of(parser().parse_args(stopped))
+    ledger = runs[0].memory / "rounds.jsonl"
+    process = started(stopped)
+    while process.poll() is None and not (ledger.exists() and len(ledger.read_text().splitlines()) > 2):
+        time.sleep(0.01)
+    workers = children_of(process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "The same command goes on where it was" in errors
+    assert "Traceback" not in errors
+    assert workers
+    assert all(map(gone, workers))
+    rounds = ledger.read_text().splitlines(keepends=True)
+    assert 2 < len(rounds) < 10, "it was stopped in the middle"
+    assert not list((tmp_path / "stopped").glob("checkerboard/*")), "nothing half is there"
+
+    # Of the two runs that are left, one cannot go on: the other shall not suffer, and the exit code shall tell.
+    broken = runs[1].memory
+    broken.mkdir(parents=True)
+    (broken / "rounds.jsonl").write_text("this is no ledger\n")
+    process = started(stopped)
+    table, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert re.search(r"Failed: checkerboard, random, seed 0: .*this is no JSON", errors)
+    assert "| diffusion" in table
+    assert "| random" not in table
+    assert "9/18" in errors, "the bar counts fits"
+    assert not runs[0].memory.exists()
+
+    undisturbed = runs_of(parser().parse_args(whole))
+    assert without_seconds(perform(undisturbed[0])) == without_seconds(runs[0].result)
+    assert [json.loads(line)["indices"] for line in rounds[1:]] == [
+        step.asked for step in Result.read(runs[0].result).rounds[: len(rounds) - 1]
+    ]
+
+
+def test_what_has_a_result_is_not_run_again(tmp_path, monkeypatch, capsys):
+    command = [*TWO, "--out", str(tmp_path)]
+    for run in runs_of(parser().parse_args(command)):
+        Result(
+            study="checkerboard", selector=run.selector, seed=0, settings=run.settings, initial=[], rounds=[ROUND]
+        ).write(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.json")}
+    monkeypatch.setattr(runner, "Member", None)
+    assert main(command) == 0
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.json")} == before
+    assert "| random" in capsys.readouterr().out
+
+
+def test_two_processes_are_never_at_one_run(tmp_path):
+    run = runs_of(parser().parse_args([*TWO, "--out", str(tmp_path)]))[0]
+    with runner.alone(run), pytest.raises(RuntimeError, match="another process is at it"), runner.alone(run):
+        pass
+    with runner.alone(run):
+        pass
+
+
+def test_seeds_are_outermost_and_settings_name_the_file(tmp_path):
+    runs = runs_of(parser().parse_args([*TWO, "--seeds", "2", "--out", str(tmp_path)]))
+    assert [(run.seed, run.selector) for run in runs] == [(s, n) for s in (0, 1) for n in ("diffusion", "random")]
+    longer = runs_of(parser().parse_args([*TWO, "--epochs", "41", "--out", str(tmp_path)]))
+    assert longer[0].result.name != runs[0].result.name
+    assert longer[0].settings | {"epochs": 40} == runs[0].settings
+    shrinking = runs_of(parser().parse_args([*TWO, "--shrink-below", "0.2", "--out", str(tmp_path)]))
+    assert "shrink_below=0.2" in shrinking[0].settings["selector"]
+    default = runs_of(parser().parse_args(["run", "checkerboard", "--seeds", "1"]))
+    assert [run.selector for run in default][:2] == ["diffusion", "random"]
+    assert len(default) == 8
+    assert {"num_classes", "query_size", "pool", "squares", "budget"} <= default[0].settings.keys()
+
+
+def test_another_data_set_is_a_study_of_its_own(tmp_path):
+    write_npz(tmp_path, "fashion", n=400, shape=(8, 8))
+    given = ["run", "mnist-fc", "--dataset", "fashion", "--pool", "400", "--data", str(tmp_path)]
+    run = runs_of(parser().parse_args(given))[0]
+    assert run.result.parent.name == "mnist-fc-fashion"
+    assert run.settings["num_classes"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["checkerboard", "--selector", "best"], "--selector best: there is no such selector. There are diffusion"),
+        (["checkerboard", "--seeds", "0"], "--seeds 0: a whole number of at least 1"),
+        (["checkerboard", "--workers", "-1"], "--workers -1"),
+        (["checkerboard", "--query-size", "0"], "--query-size 0"),
+        (["checkerboard", "--budget", "3"], "--budget 3: the first labels are 8 already"),
+        (["checkerboard", "--shrink-below", "1.5"], "--shrink-below 1.5: a share of the pool in [0, 1]"),
+        (["checkerboard", "--dataset", "mnist"], "--dataset mnist: the checkerboard is drawn"),
+        (["mnist-fc", "--squares", "4"], "--squares 4: this is a number of the checkerboard"),
+        (["mnist-fc", "--data", "NOWHERE"], "--data NOWHERE: there is no such folder. It should hold mnist.npz"),
+        (["mnist-fc", "--data", "DATA", "--dataset", "letters"], "--dataset letters: there is no"),
+        (["mnist-fc", "--data", "DATA", "--dataset", "wrong"], "wrong.npz: y_train"),
+        (["mnist-fc", "--data", "DATA", "--dataset", "rows"], "--pool 10000: rows has 60 training points"),
+        (["mnist-conv", "--data", "DATA", "--dataset", "rows", "--pool", "60", "--budget", "30"], "shape (6,)"),
+    ],
+)
+def test_what_was_asked_wrongly_is_named_without_a_traceback(tmp_path, capsys, arguments, words):
+    write_npz(tmp_path, "rows")
+    write_npz(tmp_path, "wrong", y_train=np.zeros(5, int))
+    arguments = [str(tmp_path) if argument == "DATA" else argument for argument in arguments]
+    assert main(["run", *arguments, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.startswith("lightning-diffal run: ")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_study_that_is_not_there_names_those_that_are(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", "imagenet"])
+    assert "mnist-fc" in capsys.readouterr().err
+
+
+def test_a_report_on_nothing_is_refused(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "nowhere")]) == 2
+    assert "there is no such folder" in capsys.readouterr().err

@@ -1,0 +1,150 @@
+"""Real Trainers and the real callback, at toy size."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+from lightning_diffal.studies.named_selectors import OF_THE_PAPER, SELECTORS
+from lightning_diffal.studies.networks import FullyConnected
+from lightning_diffal.studies.optimizers import SGD, Adam
+from lightning_diffal.studies.perform import perform
+from lightning_diffal.studies.runs import draw_data
+from lightning_diffal.studies.studies import STUDIES
+from tests.studies.toys import BOARD, one_run, read, without_seconds, write_npz, write_vgg
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Lightning, about small runs
+
+
+def first_weights(run, told):
+    """Perform a run, and the weights it started from."""
+    found = []
+
+    def look(rounds):
+        told.append(rounds)
+        if not found:
+            found.append(torch.load(run.memory / "untrained.ckpt", weights_only=False)["state_dict"])
+
+    return perform(run, look), found[0]
+
+
+def test_all_selectors_of_a_seed_share_first_labels_weights_and_data(tmp_path):
+    results, weights = {}, {}
+    for name in SELECTORS:
+        told = []
+        path, weights[name] = first_weights(one_run(BOARD, name, tmp_path), told)
+        results[name] = read(path)
+        assert told[0] == 0
+        assert told[-1] == 3
+        assert told == sorted(told)
+    for name, result in results.items():
+        assert result.initial == results["diffusion"].initial, name
+        assert [step.labels for step in result.rounds] == [4, 8, 12]
+        assert [len(step.asked) for step in result.rounds] == [4, 4, 0]
+        assert weights[name].keys() == weights["diffusion"].keys() or "dropout" in name or name == "bald"
+        for ours, theirs in zip(weights[name].values(), weights["diffusion"].values(), strict=True):
+            assert torch.equal(ours, theirs), name
+    # Trained on the same four labels from the same weights, the first fits agree to the last digit.
+    plain = [result for name, result in results.items() if "dropout" not in name and name != "bald"]
+    assert len({result.rounds[0].accuracy for result in plain}) == 1
+    assert len({tuple(result.rounds[0].asked) for result in plain}) > 5, "and the choices are each their own"
+    assert len(OF_THE_PAPER) == 8
+    assert not list((tmp_path / ".runs").glob("*/*")), "no ledger is left behind"
+
+
+def test_accuracy_is_that_of_the_trained_network_on_the_whole_test_set(tmp_path, monkeypatch):
+    study = replace(BOARD, budget=4, batch_of_pool=7)  # 20 test points in batches of 7, 7 and 6
+    run, kept = one_run(study, "random", tmp_path), tmp_path / "kept.ckpt"
+    monkeypatch.setattr(shutil, "rmtree", lambda folder: shutil.copy(folder / "trained-1.ckpt", kept))
+    accuracy = read(perform(run)).rounds[0].accuracy
+    network = study.network.build((2,), 2, dropout=False)
+    weights = torch.load(kept, weights_only=False)["state_dict"]
+    network.load_state_dict({name.removeprefix("layers."): value for name, value in weights.items()})
+    _, test = draw_data(study, 0, tmp_path)
+    right = sum(int(network(x[None]).argmax()) == int(y) for x, y in zip(test.x, test.targets, strict=True))
+    assert accuracy == right / 20
+
+
+def test_labeled_points_are_told_where_they_lie(tmp_path):
+    result = read(perform(one_run(BOARD, "random", tmp_path)))
+    pool, _ = draw_data(BOARD, 0, tmp_path)
+    labeled = result.initial + [index for step in result.rounds for index in step.asked]
+    assert sorted(map(int, result.points)) == sorted(labeled)
+    for index in labeled:
+        column, row = (int(4 * place) for place in result.points[str(index)])
+        assert (column + row) % 2 == int(pool.targets[index])
+
+
+def test_other_seeds_are_other_pools_labels_and_weights(tmp_path):
+    results, weights = zip(
+        *(first_weights(one_run(BOARD, "random", tmp_path, seed=s), []) for s in (0, 1)), strict=True
+    )
+    assert read(results[0]).initial != read(results[1]).initial
+    assert not torch.equal(weights[0]["layers.0.weight"], weights[1]["layers.0.weight"])
+    assert not torch.equal(draw_data(BOARD, 0, tmp_path)[0].x, draw_data(BOARD, 1, tmp_path)[0].x)
+
+
+def test_the_same_run_twice_comes_to_the_same(tmp_path):
+    paths = [perform(one_run(BOARD, "dropout-entropy", tmp_path / place)) for place in "ab"]
+    assert without_seconds(paths[0]) == without_seconds(paths[1])
+
+
+def test_any_data_set_runs_with_a_network_of_the_paper(tmp_path):
+    write_npz(tmp_path, "fashion", n=90, shape=(12, 10))
+    small = {"dataset": "fashion", "pool": 60, "first": 1, "query_size": 5, "budget": 8, "epochs": 1}
+    for name in ("mnist-fc", "mnist-conv"):
+        result = read(perform(one_run(replace(STUDIES[name], **small), "diffusion", tmp_path)))
+        assert [step.labels for step in result.rounds] == [3, 8]
+        assert result.settings["num_classes"] == 3
+        assert not result.points
+
+
+def test_features_are_trained_on_with_dropout_and_a_falling_rate(tmp_path):
+    write_npz(tmp_path, "cifar10", n=40, shape=(32, 32, 3))
+    write_vgg(tmp_path)
+    study = replace(STUDIES["cifar10"], pool=40, first=1, query_size=5, budget=8, epochs=2, passes=2, neighbors=5)
+    for name in ("diffusion", "dropout-uncertainty"):
+        assert [step.labels for step in read(perform(one_run(study, name, tmp_path))).rounds] == [3, 8]
+
+
+def test_vgg_is_trained_from_scratch_and_starts_softly_after_its_first_query(tmp_path):
+    write_npz(tmp_path, "svhn", n=12, shape=(32, 32, 3), classes=2)
+    study = replace(STUDIES["svhn"], pool=12, first=1, query_size=1, budget=4, epochs=1, neighbors=2, steps=1)
+    result = read(perform(one_run(study, "diffusion", tmp_path)))
+    assert result.rounds[0].unreached > 0
+    assert result.rounds[1].unreached == 0, "every point starts with what the network says of it"
+
+
+def test_the_learning_rate_is_halved_as_often_as_the_paper_says():
+    network = FullyConnected(widths=()).build((2,), 2, dropout=False)
+    optimizers, schedulers = Adam(lr=0.0003, halved_every=30).configure(network.parameters())
+    rates = []
+    for _ in range(100):
+        rates.append(optimizers[0].param_groups[0]["lr"])
+        optimizers[0].step()
+        schedulers[0].step()
+    assert [rates[epoch] for epoch in (0, 29, 30, 60, 90)] == pytest.approx([3e-4, 3e-4, 1.5e-4, 7.5e-5, 3.75e-5])
+
+
+def test_training_is_what_a_plain_loop_over_the_same_batches_would_be(tmp_path, monkeypatch):
+    """The Trainer, the callback and the manual steps add nothing: one point, so that there is no order of batches."""
+    study = replace(BOARD, first=1, budget=2, batch_size=2, epochs=5, optimizer=SGD(lr=0.1, momentum=0.9))
+    run, kept = one_run(study, "random", tmp_path), tmp_path / "kept.ckpt"
+    monkeypatch.setattr(shutil, "rmtree", lambda folder: shutil.copy(folder / "trained-1.ckpt", kept))
+    path, start = first_weights(run, [])
+    labeled = read(path).initial
+    pool, _ = draw_data(study, 0, tmp_path)
+    network = study.network.build((2,), 2, dropout=False)
+    network.load_state_dict({name.removeprefix("layers."): value for name, value in start.items()})
+    velocity = [torch.zeros_like(part) for part in network.parameters()]
+    for _ in range(5):
+        loss = torch.nn.functional.cross_entropy(network(pool.x[labeled]), pool.targets[labeled])
+        for part, gradient, speed in zip(
+            network.parameters(), torch.autograd.grad(loss, list(network.parameters())), velocity, strict=True
+        ):
+            speed.mul_(0.9).add_(gradient)
+            part.data -= 0.1 * speed
+    trained = torch.load(kept, weights_only=False)["state_dict"]
+    for name, value in network.state_dict().items():
+        torch.testing.assert_close(trained[f"layers.{name}"], value)

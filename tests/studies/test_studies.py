@@ -1,0 +1,43 @@
+from dataclasses import replace
+
+import pytest
+
+from lightning_diffal.studies.studies import STUDIES
+
+# Section 6 and appendix A: pool, first labels, B, labels at the end, batch, epochs, K, T, P, δ.
+PAPER = {
+    "checkerboard": (2_000, 8, 5, 128, 1, 100, 10, 4, 1, None),
+    "mnist-fc": (10_000, 20, 20, 300, 8, 100, 10, 5, 1, None),
+    "mnist-conv": (10_000, 20, 20, 300, 8, 100, 10, 5, 1, None),
+    "cifar10": (50_000, 200, 200, 2_000, 100, 100, 20, 4, 10, 0.1),
+    "svhn": (20_000, 200, 200, 2_000, 50, 50, 20, 5, 1, 0.1),
+}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_numbers_are_those_of_the_paper(name):
+    study, classes = STUDIES[name], 2 if name == "checkerboard" else 10
+    first = study.first * classes
+    training = (study.batch_size, study.epochs)
+    diffusion = (study.neighbors, study.steps, study.mini_batch, study.shrink_below)
+    assert (study.pool, first, study.query_size, study.budget, *training, *diffusion) == PAPER[name]
+    assert study.soft_start == (name == "svhn")
+    study.check(classes)
+
+
+def test_fits_are_counted_with_the_last_query_cut_short():
+    study = replace(STUDIES["checkerboard"], first=2, query_size=5)
+    assert [replace(study, budget=budget).fits(2) for budget in (4, 5, 9, 10)] == [1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"budget": 7}, "--budget 7: the first labels are 8 already"),
+        ({"budget": 90, "pool": 80}, "--budget 90: the pool has 80"),
+        ({"budget": 10, "pool": 10}, "--neighbors 10: a pool of 10"),
+    ],
+)
+def test_numbers_that_do_not_go_together_are_refused(changes, words):
+    with pytest.raises(ValueError, match=words):
+        replace(STUDIES["checkerboard"], **changes).check(2)
