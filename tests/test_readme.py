@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from lightning_diffal import UNLABELED, Snapshot
-from tests.plugin.workshop import Data, Net
+from tests.plugin.toy_model import Data, Net
 
 ROOT = Path(__file__).parents[1]
 SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -65,7 +65,7 @@ def test_the_yaml_of_the_readme_names_a_class_and_its_arguments():
     text = re.search(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
     entry = yaml.safe_load(text)["trainer"]["callbacks"][0]
     module, name = entry["class_path"].rsplit(".", 1)
-    assert getattr(importlib.import_module(module), name)(**entry["init_args"]).plan.budget == 100
+    assert getattr(importlib.import_module(module), name)(**entry["init_args"]).config.budget == 100
 
 
 def test_the_core_example_draws_and_diffusion_beats_random(tmp_path):

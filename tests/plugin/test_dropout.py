@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from lightning_diffal.plugin import dropout
-from lightning_diffal.plugin.dropout import DropoutPasses
+from lightning_diffal.plugin.model import dropout
+from lightning_diffal.plugin.model.dropout import DropoutPasses
 
 ROWS, WIDTH, PASSES = 6, 16, 50
 
@@ -74,9 +74,9 @@ def measured(model, passes):
 
     several = DropoutPasses(model, passes, logits_of)
     with torch.no_grad():
-        several.together = several.allows_repeating(lambda: model(x), ROWS, model(x))
+        several.repeat_rows = several.allows_repeating(lambda: model(x), ROWS, model(x))
         model.runs = 0
-        mean, entropy = several.averaged(lambda: model(x), ROWS)
+        mean, entropy = several.average(lambda: model(x), ROWS)
     assert not any(child.training for child in model.modules()), "all asleep again"
     assert not model.dropout._forward_pre_hooks, "no hook is left"
     return x, mean, entropy
@@ -97,11 +97,11 @@ def test_a_model_that_does_not_take_repeated_rows_runs_once_for_each_pass(networ
 
 
 def test_no_more_is_held_at_a_time_than_is_stated(monkeypatch):
-    monkeypatch.setattr(dropout, "ENTRIES", 16 * ROWS * WIDTH)
+    monkeypatch.setattr(dropout, "MAX_ENTRIES", 16 * ROWS * WIDTH)
     model = Head()
     measured(model, PASSES)
     assert model.runs == 4, "16, 16, 16 and 2 passes"
-    monkeypatch.setattr(dropout, "ENTRIES", 1)
+    monkeypatch.setattr(dropout, "MAX_ENTRIES", 1)
     measured(model, PASSES)
     assert model.runs == PASSES
 

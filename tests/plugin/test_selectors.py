@@ -13,7 +13,7 @@ from lightning_diffal import (
     MarginSelector,
     RandomSelector,
 )
-from tests.plugin.workshop import Data, Net, quiet
+from tests.plugin.toy_model import Data, Net, quiet
 from tests.selectors.test_contract import SELECTORS
 
 

@@ -21,8 +21,8 @@ from torch import nn
 
 from lightning_diffal import ActiveLearning, DiffusionSelector, RandomSelector
 from lightning_diffal.progress import StageTimer
-from tests.plugin.ranks import run_ranks
-from tests.plugin.workshop import Clouds, Data, Net, quiet
+from tests.plugin.rank_processes import run_ranks
+from tests.plugin.toy_model import Clouds, Data, Net, quiet
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 FIRST, QUERY = 9, 8
@@ -192,7 +192,7 @@ def test_a_rank_is_killed_and_the_run_ends_soon_and_goes_on_later(tmp_path, undi
 
 
 def test_a_person_may_take_longer_than_the_ranks_may_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.plugin.test_faults.QUERY", 1)
+    monkeypatch.setattr("tests.plugin.test_dying_ranks.QUERY", 1)
     ends = run_two(tmp_path, seconds=5.0, strategy=DDPStrategy(timeout=timedelta(seconds=4)))
     assert ends == [None, None]
     assert len(asked(tmp_path)) == FIRST + 1

@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from lightning_diffal import ActiveLearning, LocalMaxSelector, ScoreSelector
-from tests.plugin.workshop import Clouds, Data, Net, learner, quiet
+from tests.plugin.toy_model import Clouds, Data, Net, learner, quiet
 
 
 def run(tmp_path, data=None, trainer=None, callbacks=(), **options):
@@ -145,7 +145,7 @@ def test_a_run_with_a_selector_of_ones_own_goes_on_in_another_process(make, tmp_
         ({}, spoil(lambda lines: lines[1]["labels"].pop()), "line 2: 8 points and 7 labels"),
         ({}, spoil(lambda lines: lines.pop(1)), "line 2: round 2 where round 1 was expected"),
         ({}, spoil(lambda lines: lines[1].pop("indices")), "line 2: a line of a ledger needs indices"),
-        ({}, lambda tmp_path: ledger_of(tmp_path).write_text("{]\n"), "line 1: this is no JSON"),
+        ({}, lambda tmp_path: ledger_of(tmp_path).write_text("{]\n"), "line 1: this is not JSON"),
         ({}, lambda tmp_path: ledger_of(tmp_path).write_text("[]\n"), "line 1: a JSON object is needed"),
     ],
 )
@@ -186,7 +186,9 @@ def test_a_split_that_is_drawn_in_set_up_is_the_same_in_every_round(tmp_path):
     assert history.labels == [9, 17, 25, 33]
     active, model = learner(folder=tmp_path / "hand"), Net()
     quiet(tmp_path, active).fit(model, datamodule=Split())
-    with pytest.raises(ValueError, match=r"another dataset .* Was the data split anew\? A generator with a fixed seed"):
+    with pytest.raises(
+        ValueError, match=r"another dataset .* Was the data split again\? A generator with a fixed seed"
+    ):
         quiet(tmp_path, active).fit(model, datamodule=Split())
 
 
@@ -215,7 +217,7 @@ def test_a_checkpoint_never_takes_the_run_back(tmp_path):
     first = min((tmp_path / "saved").glob("last*.ckpt"), key=lambda path: path.stat().st_mtime)
     active, model = learner(), Net()
     quiet(tmp_path, active, max_epochs=3).fit(model, datamodule=Data(), ckpt_path=first, weights_only=True)
-    assert len(active.run.pool.labeled) == 33, "25 from the ledger, 8 asked now"
+    assert len(active.state.pool.labeled) == 33, "25 from the ledger, 8 asked now"
     assert [len(epoch) for epoch in model.diary[0]["drawn"]] == [25]
 
 

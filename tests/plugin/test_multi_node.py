@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from tests.plugin.ranks import run_ranks
-from tests.plugin.test_processes import Shared
-from tests.plugin.workshop import Clouds, Data, learner, quiet
+from tests.plugin.rank_processes import run_ranks
+from tests.plugin.test_multi_process import Shared
+from tests.plugin.toy_model import Clouds, Data, learner, quiet
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -20,7 +20,7 @@ def fit(notes, data=None, root=None, **options):
 
 @pytest.fixture
 def hasty(monkeypatch):
-    monkeypatch.setattr("lightning_diffal.plugin.shared_folder.SECONDS", 1.0)
+    monkeypatch.setattr("lightning_diffal.plugin.distributed.shared_folder.TIMEOUT_SECONDS", 1.0)
 
 
 def choices(folder):
@@ -51,7 +51,7 @@ def test_a_folder_that_not_all_nodes_share_is_found_before_any_work(tmp_path, ha
         fit(tmp_path, **{given: disk})
 
     for text in run_ranks(tmp_path, on_its_own_disk, nodes=2):
-        assert "MisconfigurationException: The run is remembered in" in text
+        assert "MisconfigurationException: The folder of the run is" in text
         assert "is not seen by 1 of 2 ranks: rank 1 on " in text
         assert "disk-of-1" in text
         assert "folder=..., or the Trainer's default_root_dir, on a disk that all nodes share" in text
