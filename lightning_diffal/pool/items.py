@@ -17,7 +17,7 @@ def label_of(item: Any) -> int:
     """The class in an item: the second of a pair, the only integer of a longer tuple, a dictionary's entry."""
     key = label_key(item)
     if key is None:
-        raise TypeError(f"An item of the dataset is {describe(item)}: it has no label that could be found.")
+        raise TypeError(f"An item of the dataset is {describe(item)}: it has no label.")
     return to_class(item[key])
 
 

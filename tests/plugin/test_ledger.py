@@ -186,9 +186,7 @@ def test_a_split_that_is_drawn_in_set_up_is_the_same_in_every_round(tmp_path):
     assert history.labels == [9, 17, 25, 33]
     active, model = learner(folder=tmp_path / "hand"), Net()
     quiet(tmp_path, active).fit(model, datamodule=Split())
-    with pytest.raises(
-        ValueError, match=r"another dataset .* Was the data split again\? A generator with a fixed seed"
-    ):
+    with pytest.raises(ValueError, match=r"another dataset .* Was the data split again\? A generator with"):
         quiet(tmp_path, active).fit(model, datamodule=Split())
 
 

@@ -1,6 +1,7 @@
 """Several processes: the same choice on each, every labeled point trained on, no unlabeled one."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.utils.data import DataLoader, DistributedSampler
 
+from lightning_diffal import ActiveLearning
+from tests.plugin.rank_processes import run_ranks
 from tests.plugin.toy_model import Data, Net, learner, quiet
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -71,6 +74,37 @@ def test_the_choice_is_that_of_one_process_index_by_index(tmp_path, alone, world
         assert ours["indices"] == theirs["indices"]
         assert ours["labels"] == theirs["labels"]
     check_training(tmp_path / "run", lines, world)
+
+
+def rank():
+    return int(os.environ["RANK"])
+
+
+@pytest.mark.parametrize("immediate", [False, True])
+def test_ranks_that_choose_other_points_are_stopped_before_anyone_is_asked(tmp_path, immediate):
+    class Oracle:
+        def __init__(self):
+            self.immediate = immediate
+
+        def __call__(self, indices):
+            with (tmp_path / "asked").open("a") as file:
+                file.write(f"{len(indices)}\n")
+            return [0] * len(indices)
+
+    def by_rank(snapshot, size, *, answer):
+        chosen = snapshot.unlabeled[rank() : rank() + size]
+        answer(chosen)
+        return chosen
+
+    def fit():
+        active = ActiveLearning(query_size=8, budget=25, initial=9, selector=by_rank, oracle=Oracle())
+        trainer = quiet(tmp_path, active, strategy="ddp", devices=2, limit_val_batches=0)
+        active.fit(trainer, Shared(tmp_path), datamodule=Data())
+
+    for text in run_ranks(tmp_path, fit):
+        assert "RuntimeError: Rank 1 chose other points than rank 0" in text
+    assert (tmp_path / "asked").read_text() == "9\n", "the first labels, and no query"
+    assert len((tmp_path / "active_learning" / "rounds.jsonl").read_text().splitlines()) == 1
 
 
 class OwnSampler(Data):

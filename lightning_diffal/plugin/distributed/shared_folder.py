@@ -41,7 +41,7 @@ def check_shared_folder(trainer: Any, folder: Path | None) -> None:
         where = "; ".join(f"rank {rank} on {reports[rank][1]} in {reports[rank][2]!r}" for rank in not_seen_by[:8])
         raise MisconfigurationException(
             f"The folder of the run is {ours!r} on {host}, and what rank 0 writes there is not seen by "
-            f"{len(not_seen_by)} of {trainer.world_size} ranks: {where}. Every rank reads the checkpoints in it, so all "
+            f"{len(not_seen_by)} of {trainer.world_size} ranks: {where}. All ranks read the checkpoints in it and "
             "need one folder: folder=..., or the Trainer's default_root_dir, on a disk that all nodes share."
         )
 

@@ -14,8 +14,6 @@ from lightning_diffal.selectors.uncertainty import entropy
 log = logging.getLogger(__name__)
 
 DROPOUT = nn.modules.dropout._DropoutNd
-# Numbers in the output of the first dropout layer, at most: it bounds how often rows are repeated.
-MAX_ENTRIES = 2**24
 
 
 class DropoutPasses:
@@ -27,10 +25,13 @@ class DropoutPasses:
 
     Args:
         logits_of: `(rows, output) -> logits`, from the output of the model.
+        max_entries: Numbers that enter the first dropout layer at a time, unless one batch is larger.
     """
 
-    def __init__(self, module: nn.Module, passes: int, logits_of: Callable[[int, Any], Tensor]) -> None:
-        self.passes, self.logits_of, self.repeat_rows = passes, logits_of, False
+    def __init__(
+        self, module: nn.Module, passes: int, logits_of: Callable[[int, Any], Tensor], max_entries: int = 2**24
+    ) -> None:
+        self.passes, self.logits_of, self.max_entries, self.repeat_rows = passes, logits_of, max_entries, False
         dropout = [child for child in module.modules() if isinstance(child, DROPOUT)]
         self.layers = [layer for layer in dropout if layer.p > 0]
         if not self.layers:
@@ -88,7 +89,7 @@ class DropoutPasses:
             first, reached = not reached, True
             if not first or not isinstance(inputs[0], Tensor) or inputs[0].ndim == 0 or len(inputs[0]) != rows:
                 return None
-            times = max(1, min(most, MAX_ENTRIES // max(1, inputs[0].numel())))
+            times = max(1, min(most, self.max_entries // max(1, inputs[0].numel())))
             return inputs[0].repeat(times, *[1] * (inputs[0].ndim - 1)), *inputs[1:]
 
         handles = [layer.register_forward_pre_hook(repeat) for layer in self.layers]
