@@ -116,10 +116,10 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         val_dataloaders: Any = None,
         datamodule: Any = None,
     ) -> History:
-        """Fit, query, fit again, until the budget is spent, the pool is empty or `stop_when` says so.
+        """Fit, query, fit again, until the budget is spent, the pool is empty or `stop_when` returns True.
 
         Takes the arguments of `trainer.fit`. Each round starts over on the same Trainer: weights (unless `warm_start`),
-        epoch, step, optimizers, schedulers and the memory of callbacks. `trainer` may be a function that makes a new
+        epoch, step, optimizers, schedulers and the state of callbacks. `trainer` may be a function that makes a new
         Trainer for each round, with this callback among its callbacks, as strategies that fit only once need it.
         """
         return fit_rounds(self, trainer, model, train_dataloaders, val_dataloaders, datamodule)
@@ -146,13 +146,13 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         """The user's training loaders over the labeled points alone."""
         assert self.source is not None
         loaders = self.source.loaders()
-        # The run opens here and not in a hook: before Lightning's first request for a loader there is no dataset, and
-        # after it no other hook comes before the loader is used.
+        # Lightning forces this order: before its first request for the loaders there is no dataset to open the run on,
+        # and no hook comes between that request and their use.
         if self.state is None:
-            self.state = self.open(trainer, module, loaders)
+            self.state = self.open_run(trainer, module, loaders)
         return labeled_loaders(self.state, loaders)
 
-    def open(self, trainer: Any, module: Any, loaders: Any) -> RunState:
+    def open_run(self, trainer: Any, module: Any, loaders: Any) -> RunState:
         """The run as the ledger has it, or a checkpoint that goes further; a new run gets its first labels."""
         state = open_state(trainer, self.config, loaders)
         restore_from_checkpoint(trainer, state, self.checkpoint_records, self.config.identity(state.fingerprint))
@@ -162,9 +162,10 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if state.round == 0:
             record = new_record(self.config, state)
             if self.config.initial == 0:
-                commit(trainer, state, self.query(trainer, module, state, record))
+                record = self.query(trainer, module, state, record)
             else:
-                commit(trainer, state, with_first_labels(record, trainer, self.config, state))
+                record = with_first_labels(record, trainer, self.config, state)
+            commit(trainer, state, record)
         return state
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -187,15 +188,18 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             return
         if self.state is None or self.steps == 0:
             raise MisconfigurationException(nothing_trained(trainer, self.checkpoints is not None))
-        record = with_fit(new_record(self.config, self.state), trainer, self.steps, time.perf_counter() - self.started)
-        last = reason_to_stop(trainer, self.config, self.state, record)
-        record = replace(record, last=last) if last else self.query(trainer, pl_module, self.state, record)
-        if self.checkpoints is not None and (last or self.config.warm_start):
+        config, state, seconds = self.config, self.state, time.perf_counter() - self.started
+        record = with_fit(new_record(config, state), trainer, self.steps, seconds)
+        record = replace(record, last=reason_to_stop(trainer, config, state, record))
+        if record.last is None:
+            record = self.query(trainer, pl_module, state, record)
+        if self.checkpoints is not None and (record.last or config.warm_start):
             self.checkpoints.save_trained(trainer, pl_module, record.round)
-        log_round(trainer, commit(trainer, self.state, record), self.state)
+        record = commit(trainer, state, record)
+        log_round(trainer, record, state)
 
     def query(self, trainer: Any, module: Any, state: RunState, record: Record) -> Record:
-        """Embed the pool, choose points, collect their labels."""
+        """Embed the pool, choose points by it (and by a graph, if the selector builds one), collect their labels."""
         timer = stage_timer_for(trainer, module)
         embedded = embed_pool(trainer, module, self.config, state, timer)
         query, answers = choose_points(trainer, self.config, state, embedded, timer)

@@ -209,5 +209,5 @@ def test_an_oracle_that_fails_fails_on_every_rank(tmp_path):
 
     first, second = run_ranks(tmp_path, ask)
     assert "ValueError: not today" in first
-    assert "RuntimeError: Rank 0 could not go on: ValueError: not today" in second
+    assert "RuntimeError: Rank 0 failed: ValueError: not today" in second
     assert not ledger_of(tmp_path).exists()

@@ -1,6 +1,8 @@
 """Both namespaces, the command line, and every kind of Trainer."""
 
+import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 import pytorch_lightning
 import torch
 from hydra.utils import instantiate
+from jsonargparse import ArgumentParser
 from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.tuner import Tuner
 from omegaconf import OmegaConf
@@ -123,6 +126,8 @@ def test_the_command_line_reads_the_callback_from_yaml(tmp_path, monkeypatch):
                 query_size: 8
                 budget: 25
                 neighbors: 5
+                layer: backbone
+                seed: 3
                 initial: {{class_path: lightning_diffal.PerClass, init_args: {{count: 3}}}}
         """
     )
@@ -130,7 +135,30 @@ def test_the_command_line_reads_the_callback_from_yaml(tmp_path, monkeypatch):
     cli = LightningCLI(save_config_callback=None, run=False)
     active = next(callback for callback in cli.trainer.callbacks if isinstance(callback, DiffusionActiveLearning))
     assert active.config.initial == PerClass(3)
+    assert (active.config.layer, active.config.seed) == ("backbone", 3)
     assert active.fit(cli.trainer, cli.model, datamodule=cli.datamodule).labels == [9, 17, 25]
+
+
+DIFFUSION = {"mini_batch", "neighbors", "steps", "soft_start", "shrink_below", "backend"}
+
+
+@pytest.mark.parametrize("callback", [ActiveLearning, DiffusionActiveLearning])
+def test_the_command_line_knows_every_argument(callback):
+    parser = ArgumentParser()
+    parser.add_class_arguments(callback, "active")
+    listed = set(re.findall(r"--active\.(\w+)", parser.format_help()))
+    common = set(inspect.signature(ActiveLearning).parameters) - {"selector"}
+    assert {"layer", "oracle", "folder", "seed", "initial"} < common
+    assert listed & (common | DIFFUSION | {"selector"}) == common | (
+        {"selector"} if callback is ActiveLearning else DIFFUSION
+    )
+
+
+def test_arguments_that_nobody_takes_are_refused_by_name():
+    with pytest.raises(TypeError, match="'neighbours'"):
+        DiffusionActiveLearning(8, 33, neighbours=5)
+    with pytest.raises(TypeError, match=r"selector=.*ActiveLearning takes any selector"):
+        DiffusionActiveLearning(8, 33, selector=lowest)
 
 
 @pytest.mark.parametrize("namespace", ["lightning.pytorch.cli", "pytorch_lightning.cli"])

@@ -13,7 +13,7 @@ class TrainingSource:
     """
 
     def __init__(self, trainer: Any) -> None:
-        # No public attribute tells where the loaders come from, nor holds those passed to `fit`.
+        # No public attribute says where the loaders come from, nor holds those passed to `fit`.
         source = trainer.fit_loop._data_source
         from_hook = source.instance is trainer.datamodule or source.instance is trainer.lightning_module
         self.owner, self.name = (source.instance, "train_dataloader") if from_hook else (source, "dataloader")

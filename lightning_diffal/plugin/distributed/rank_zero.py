@@ -27,7 +27,7 @@ def from_rank_zero(trainer: Any, work: Callable[[], Result]) -> Result:
     while True:
         state, content = trainer.strategy.broadcast(None)
         if state == "failed":
-            raise RuntimeError(f"Rank 0 could not go on: {content}")
+            raise RuntimeError(f"Rank 0 failed: {content}")
         if state == "done":
             return cast(Result, content)
 
