@@ -76,7 +76,7 @@ def measured(model, passes, **options):
         several.repeat_rows = several.allows_repeating(lambda: model(x), ROWS, model(x))
         model.runs = 0
         mean, entropy = several.average(lambda: model(x), ROWS)
-    assert not any(child.training for child in model.modules()), "all asleep again"
+    assert not any(child.training for child in model.modules()), "eval mode again"
     assert not model.dropout._forward_pre_hooks, "no hook is left"
     return x, mean, entropy
 

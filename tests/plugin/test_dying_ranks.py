@@ -1,4 +1,4 @@
-"""Ranks that die at the worst moments: the run ends at once, and goes on when it is started again.
+"""Ranks that die at the worst moments: the run ends at once, and continues when it is started again.
 
 Real processes over gloo, under the default timeout of half an hour: nobody waits for it.
 """
@@ -46,16 +46,16 @@ NONE = Fault("never", 0)
 class Announcing(StageTimer):
     """Says when a stage begins, and when it has made a step."""
 
-    def __init__(self, tell):
+    def __init__(self, announce):
         super().__init__()
-        self.tell, self.name = tell, ""
+        self.announce, self.name = announce, ""
 
     def begin(self, name):
         self.name = name
-        self.tell(f"{name} begins")
+        self.announce(f"{name} begins")
 
     def advance(self):
-        self.tell(f"{self.name} goes on")
+        self.announce(f"{self.name} advances")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +168,8 @@ FAULTS = [  # and how many questions were asked by then, at least and at most
     (Fault("embedding", 1), FIRST, FIRST),
     (Fault("graph begins", 0), FIRST, FIRST),
     (Fault("graph begins", 1), FIRST, ALL - 1),
-    (Fault("query goes on", 0), FIRST + 1, FIRST + 1),
-    (Fault("query goes on", 1), FIRST + 1, ALL - 1),
+    (Fault("query advances", 0), FIRST + 1, FIRST + 1),
+    (Fault("query advances", 1), FIRST + 1, ALL - 1),
     (Fault("answer", 1), FIRST + 1, ALL - 1),
     (Fault("line", 0), ALL, ALL),
     (Fault("line torn", 0), ALL, ALL),
@@ -177,10 +177,10 @@ FAULTS = [  # and how many questions were asked by then, at least and at most
 
 
 @pytest.mark.parametrize(("fault", "least", "most"), FAULTS, ids=[f"{f.moment}-{f.rank}" for f, _, _ in FAULTS])
-def test_a_rank_is_killed_and_the_run_ends_soon_and_goes_on_later(tmp_path, undisturbed, fault, least, most):
+def test_a_rank_is_killed_and_the_run_ends_soon_and_continues_later(tmp_path, undisturbed, fault, least, most):
     ends = run_two(tmp_path, fault)
     assert ends[fault.rank] == (signal.SIGXFSZ if fault.moment.startswith("line") else signal.SIGKILL)
-    assert re.search("by peer|Broken pipe", ends[1 - fault.rank]), "the other hears of it and stops with an error"
+    assert re.search("by peer|Broken pipe", ends[1 - fault.rank]), "the other one stops with an error"
     assert least <= len(asked(tmp_path)) <= most, "it was killed when it should be"
     assert ledger_of(tmp_path).read_bytes().endswith(b"\n") == (fault.moment != "line torn")
     before, known = choices_of(tmp_path), asked(tmp_path)

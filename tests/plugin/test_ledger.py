@@ -1,4 +1,4 @@
-"""What a run remembers, and what it refuses to believe."""
+"""The ledger and the checkpoints of a run: what is kept, what is restored, what is refused."""
 
 import csv
 import json
@@ -50,12 +50,12 @@ def test_selection_csv_lists_every_label_for_people(tmp_path):
     with (tmp_path / "active_learning" / "selection.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["index", "round", "score", "reached", "label"]
-    told = [
+    expected = [
         (index, line["round"], y)
         for line in lines_of(tmp_path)
         for index, y in zip(line["indices"], line["labels"], strict=True)
     ]
-    assert [(int(row["index"]), int(row["round"]), int(row["label"])) for row in rows] == told
+    assert [(int(row["index"]), int(row["round"]), int(row["label"])) for row in rows] == expected
     assert {row["reached"] for row in rows[9:]} <= {"True", "False"}
     assert all(row["score"] == "" for row in rows[:9]), "the first were drawn by lot"
 
@@ -67,7 +67,7 @@ def cut(tmp_path, lines, tail=b""):
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"round": 3, "indi', b"\x00\x00\x00"])
-def test_a_torn_last_line_is_passed_over_and_the_run_goes_on_as_before(tmp_path, torn):
+def test_a_torn_last_line_is_skipped_and_the_run_continues_as_before(tmp_path, torn):
     run(tmp_path)
     before = [(line["indices"], line["labels"]) for line in lines_of(tmp_path)]
     cut(tmp_path, 3, torn)
@@ -113,7 +113,7 @@ class LeastNorm(ScoreSelector):
     ],
     ids=["class", "wrapped", "partial"],
 )
-def test_a_run_with_a_selector_of_ones_own_goes_on_in_another_process(make, tmp_path):
+def test_a_run_with_a_selector_of_ones_own_continues_in_another_process(make, tmp_path):
     selectors = [make(), make()]
     assert repr(selectors[0]) != repr(selectors[1]), "as in another process"
     for selector, budget in zip(selectors, (17, 25), strict=True):
@@ -233,7 +233,7 @@ def test_a_checkpoint_brings_the_labels_back_when_the_folder_is_lost(tmp_path):
         quiet(tmp_path, other, max_epochs=3).fit(Net(), datamodule=Data(Others()), ckpt_path=newest)
 
 
-def test_a_function_is_remembered_by_its_name(tmp_path):
+def test_a_function_is_recorded_by_its_name(tmp_path):
     def lowest(snapshot, size):
         return snapshot.unlabeled[:size]
 

@@ -1,4 +1,4 @@
-"""Several nodes, on one machine: what must be the same on all of them is looked at before any work."""
+"""Several nodes, on one machine: what must be the same on all of them is checked before any work."""
 
 import json
 import os
@@ -58,8 +58,8 @@ def test_a_folder_that_not_all_nodes_share_is_found_before_any_work(tmp_path, ha
     assert not list(tmp_path.glob("disk-of-*/**/*.*")), "nothing was begun"
 
 
-def test_it_is_also_found_where_one_node_remembers_a_run(tmp_path, hasty):
-    """A run of one node goes on with two: the ranks would not even begin at the same round."""
+def test_it_is_also_found_where_one_node_has_a_run(tmp_path, hasty):
+    """A run of one node continues with two: the ranks would not even begin at the same round."""
 
     def on_its_own_disk():
         fit(tmp_path, root=tmp_path / f"disk-of-{rank()}")

@@ -51,11 +51,11 @@ def test_every_round_starts_over(tmp_path):
     active, model = learner(), Net()
     seen = []
 
-    class Look(L.Callback):
+    class Record(L.Callback):
         def on_train_start(self, trainer, pl_module):
             seen.append((stopping.wait_count, stopping.stopped_epoch, best.best_model_score, dict(best.best_k_models)))
 
-    trainer = quiet(tmp_path, active, stopping, best, Look(), max_epochs=12, enable_checkpointing=True)
+    trainer = quiet(tmp_path, active, stopping, best, Record(), max_epochs=12, enable_checkpointing=True)
     active.fit(trainer, model, datamodule=Data())
     assert len(model.diary) == len(seen) == 4
     for fit in model.diary:
@@ -99,7 +99,7 @@ def test_callbacks_that_change_the_training_start_over_too(tmp_path, name):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_callback_that_brings_the_old_end_back_is_told_how_to_work(tmp_path):
+def test_a_callback_that_restores_the_old_end_is_refused_with_the_remedy(tmp_path):
     active = learner(budget=25)
     finder = LearningRateFinder(num_training_steps=3)
     with pytest.raises(MisconfigurationException, match=r"trained no step .* LearningRateFinder .*make_trainer"):
@@ -112,7 +112,7 @@ def test_a_callback_that_brings_the_old_end_back_is_told_how_to_work(tmp_path):
 
 
 def test_every_round_saves_its_checkpoints(tmp_path):
-    # The same number of steps in every round: ModelCheckpoint skips a step it believes to have saved.
+    # The same number of steps in every round: ModelCheckpoint skips a step that it saved last.
     saving = ModelCheckpoint(dirpath=tmp_path / "saved", save_top_k=-1)
     active = learner()
     trainer = quiet(tmp_path, active, saving, max_epochs=-1, max_steps=4, enable_checkpointing=True)
@@ -125,11 +125,11 @@ def test_a_warm_start_keeps_the_weights_and_nothing_else(tmp_path):
     active, model = learner(warm_start=True), Net()
     ends = []
 
-    class Look(L.Callback):
+    class Record(L.Callback):
         def on_train_end(self, trainer, pl_module):
             ends.append(torch.cat([p.detach().flatten().clone() for p in pl_module.parameters()]))
 
-    active.fit(quiet(tmp_path, active, Look()), model, datamodule=Data())
+    active.fit(quiet(tmp_path, active, Record()), model, datamodule=Data())
     starts = [fit["weights"] for fit in model.diary]
     assert all(torch.equal(end, start) for end, start in zip(ends, starts[1:], strict=False))
     assert [(fit["epoch"], fit["step"], fit["momenta"]) for fit in model.diary] == [(0, 0, 0)] * 4
@@ -430,7 +430,7 @@ def test_any_selector_and_nothing_computed_that_it_does_not_need(tmp_path):
     assert min(lines_of(tmp_path)[1]["indices"]) >= 120 - 17
 
 
-def test_a_selector_cannot_peek_at_labels_it_does_not_choose(tmp_path):
+def test_a_selector_cannot_ask_for_labels_it_does_not_choose(tmp_path):
     def peeks(snapshot, size, *, answer):
         answer(snapshot.unlabeled[:1])
         return snapshot.unlabeled[-size:]
@@ -450,7 +450,7 @@ def test_a_selector_cannot_peek_at_labels_it_does_not_choose(tmp_path):
 def test_the_users_random_numbers_are_not_touched_by_a_query(tmp_path):
     states = []
 
-    class Look(L.Callback):
+    class Record(L.Callback):
         def on_train_end(self, trainer, pl_module):
             states.append(torch.get_rng_state())
 
@@ -458,5 +458,5 @@ def test_the_users_random_numbers_are_not_touched_by_a_query(tmp_path):
             states.append(torch.get_rng_state())
 
     active = learner(budget=17)
-    quiet(tmp_path, active, Look()).fit(Net(), datamodule=Data())
+    quiet(tmp_path, active, Record()).fit(Net(), datamodule=Data())
     assert torch.equal(*states)

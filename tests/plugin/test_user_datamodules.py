@@ -1,4 +1,4 @@
-"""DataModules as strangers write them, each with a model of its own, none of them changed."""
+"""DataModules and models as users write them, none of them changed for us."""
 
 import lightning as L  # noqa: N812
 import pytest
