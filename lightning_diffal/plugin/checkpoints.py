@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from lightning_diffal.pool.files import replace_durably, temporary_path, write_atomically
+from lightning_diffal.pool.files import replace_durably, write_atomically
 
 
 class RoundCheckpoints:
@@ -55,7 +55,7 @@ class RoundCheckpoints:
             )
 
     def save_untrained(self, trainer: Any) -> None:
-        temporary = temporary_path(self.untrained)
+        temporary = self.folder / "untrained.ckpt.tmp"
         self.must_save_untrained, self.saving_untrained = False, True
         trainer.save_checkpoint(temporary)  # on every rank, so not in `write_atomically`
         self.saving_untrained = False
@@ -84,4 +84,6 @@ class RoundCheckpoints:
             for old in self.folder.glob("trained-*.ckpt"):
                 if int(old.stem.removeprefix("trained-")) < round_number - 1:
                     old.unlink()
+            for leftover in self.folder.glob("trained-*.tmp"):  # of a process that was killed while writing
+                leftover.unlink()
         trainer.strategy.barrier()

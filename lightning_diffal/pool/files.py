@@ -8,21 +8,18 @@ from pathlib import Path
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file so that readers and crashes find the old content or the new one, never half of it.
 
+    Of several processes that write one file, the last to finish wins. One that is killed leaves its `.tmp` behind.
+
     Args:
         write: Writes the content to the path it is given: a temporary one in the same folder, removed if this fails.
     """
-    temporary = temporary_path(path)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         write(temporary)
         replace_durably(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def temporary_path(path: Path) -> Path:
-    """Where a file is written before it gets its name."""
-    return path.with_name(path.name + ".tmp")
 
 
 def replace_durably(temporary: Path, path: Path) -> None:

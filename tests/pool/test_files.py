@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from lightning_diffal.pool.files import replace_durably, temporary_path, write_atomically
+from lightning_diffal.pool.files import replace_durably, write_atomically
 
 
 def test_the_new_content_replaces_the_old(tmp_path):
@@ -31,7 +31,29 @@ def test_a_write_that_fails_keeps_the_old_content(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_process_killed_while_writing_leaves_the_old_content_and_the_next_one_writes(tmp_path):
+def in_another_process(function):
+    child = os.fork()
+    if child == 0:
+        function()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_two_processes_that_write_one_file_never_mix(tmp_path):
+    path = tmp_path / "file"
+
+    def slowly(temporary):
+        temporary.write_text("first half, ")
+        assert in_another_process(lambda: write_atomically(path, lambda other: other.write_text("other"))) == 0
+        assert path.read_text() == "other"
+        with temporary.open("a") as file:
+            file.write("second half")
+
+    write_atomically(path, slowly)
+    assert path.read_text() == "first half, second half"
+
+
+def test_a_process_killed_while_writing_leaves_the_old_content(tmp_path):
     path = tmp_path / "file"
     path.write_text("old")
 
@@ -39,18 +61,12 @@ def test_a_process_killed_while_writing_leaves_the_old_content_and_the_next_one_
         temporary.write_text("half of the n")
         os.kill(os.getpid(), signal.SIGKILL)
 
-    child = os.fork()
-    if child == 0:
-        write_atomically(path, is_killed)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert in_another_process(lambda: write_atomically(path, is_killed)) == -signal.SIGKILL
     assert path.read_text() == "old"
-    write_atomically(path, lambda temporary: temporary.write_text("new"))
-    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("file", "new")]
 
 
 def test_a_folder_of_files_gets_its_name_at_once(tmp_path):
-    temporary = temporary_path(tmp_path / "folder")
+    temporary = tmp_path / "folder.tmp"
     (temporary / "inside").mkdir(parents=True)
     (temporary / "inside" / "file").write_text("content")
     replace_durably(temporary, tmp_path / "folder")
