@@ -27,7 +27,7 @@ from lightning_diffal.plugin.state import Run
 from lightning_diffal.plugin.strategies import check_forward
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass, check_initial
-from lightning_diffal.selectors.base import needs_of
+from lightning_diffal.selectors.base import as_selector
 
 FOLDER: Final = "active_learning"
 
@@ -95,7 +95,6 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             raise ValueError(f"{name}(layer={layer!r}): the dotted name of a submodule is needed, or None.")
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
             raise ValueError(f"{name}(seed={seed!r}): a whole number in [0, 2**32) is needed.")
-        needs_of(selector)
         self.warm_start, self.folder = warm_start, Path(folder) if folder is not None else None
         self.plan = Plan(
             query_size=query_size,
@@ -105,7 +104,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             stop_when=stop_when,
             seed=seed,
             questioner=Questioner(
-                selector=selector,
+                selector=as_selector(selector),
                 layer=layer,
                 forward=forward,
                 pool=pool,
@@ -155,7 +154,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage == "fit":
             self.run, self.remembered, self.batches, self.started = None, [], 0, time.perf_counter()
-            check_forward(trainer.strategy, needs_of(self.plan.questioner.selector))
+            check_forward(trainer.strategy, self.plan.questioner.selector.needs)
             check_shared(trainer, self.folder_for(trainer))
             self.source = TrainingSource(trainer)
             self.source.replace(lambda: self.training_loaders(trainer, pl_module))

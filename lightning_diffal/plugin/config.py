@@ -16,7 +16,8 @@ from lightning_diffal.pool.initial import PerClass, described_initial, draw_init
 from lightning_diffal.pool.ledger import Record, plain
 from lightning_diffal.pool.oracle import AnswerFunction
 from lightning_diffal.pool.randomness import seed_of
-from lightning_diffal.selectors.base import AnySelector, Query
+from lightning_diffal.selectors.base import Selector
+from lightning_diffal.selectors.query import Query
 
 ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 
@@ -125,7 +126,6 @@ def reached_of(query: Query) -> list[bool | None]:
     return query.reached.tolist() if query.unreached is not None else [None] * len(query)
 
 
-def described_selector(selector: AnySelector) -> str:
-    """The repr of a selector, or a function's name, without addresses, which change from process to process."""
-    name = getattr(selector, "__qualname__", None)
-    return ADDRESS.sub("", f"{selector.__module__}.{name}" if name is not None else repr(selector))
+def described_selector(selector: Selector) -> str:
+    """The repr of a selector without addresses, which change from process to process."""
+    return ADDRESS.sub("", repr(selector))

@@ -17,7 +17,8 @@ from lightning_diffal.pool.fingerprint import length_of, looks_random
 from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.randomness import seed_of, seeded
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import AnySelector, Query, choose, needs_of, parameters_of
+from lightning_diffal.selectors.base import Selector, choose
+from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot, require
 
 
@@ -25,7 +26,7 @@ from lightning_diffal.selectors.snapshot import Snapshot, require
 class Questioner:
     """How the pool is looked at and who chooses: the parameters of the callback that concern a query."""
 
-    selector: AnySelector
+    selector: Selector
     layer: str | None
     forward: Forward | None
     pool: Any
@@ -36,8 +37,8 @@ class Questioner:
     def ask(self, trainer: Any, module: Any, run: Run, size: int, timer: StageTimer) -> tuple[Query, list[int]]:
         """Embed the pool, let the selector choose, ask the oracle. Indices are the dataset's own."""
         rows = torch.tensor(run.candidates)
-        asks = "answer" in parameters_of(self.selector)
-        needs = needs_of(self.selector) | ({"logits"} if asks and not run.oracle.immediate else set())
+        guesses = self.selector.asks_during_query and not run.oracle.immediate
+        needs = self.selector.needs | ({"logits"} if guesses else set())
         seed = seed_of(self.seed, len(run.ledger.records))
         with seeded(seed):
             seen = self.look(trainer, module, run, needs, timer)
@@ -64,9 +65,8 @@ class Questioner:
 
     def rehearse(self, trainer: Any, module: Any, run: Run) -> None:
         """Embed two points before anything is trained, so that what cannot work is not found out after hours."""
-        loader, needs = self.pool_source(trainer, run), needs_of(self.selector)
-        if hasattr(self.selector, "check_pool"):
-            self.selector.check_pool(len(run.candidates))
+        loader, needs = self.pool_source(trainer, run), self.selector.needs
+        self.selector.check_pool(len(run.candidates))
         if needs:
             with seeded(self.seed):
                 self.embedded(trainer, module, pool_loader(loader, run.candidates[:2], None), needs, StageTimer())
@@ -87,7 +87,7 @@ class Questioner:
     def embedded(
         self, trainer: Any, module: Any, loader: "DataLoader[Any]", needs: frozenset[str], timer: StageTimer
     ) -> Embedded:
-        passes = getattr(self.selector, "passes", None) or 1
+        passes = self.selector.passes or 1
         return embed(
             trainer,
             module,
