@@ -20,10 +20,10 @@ def backward_layers(
     """
     rows = nodes
     for step in range(1, steps + 1):
-        if len(rows) == 0:
-            return
         rows = visit(graph.incoming.sources(rows), step)
         yield rows
+        if len(rows) == 0:
+            return
 
 
 class Reach:

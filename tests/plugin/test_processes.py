@@ -10,7 +10,8 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.utils.data import DataLoader, DistributedSampler
 
-from lightning_diffal import build_graph, selectors
+from lightning_diffal import build_graph
+from lightning_diffal.selectors import diffusion
 from tests.plugin.workshop import Data, Net, learner, quiet
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -69,19 +70,19 @@ def alone(tmp_path_factory):
 def test_the_choice_is_that_of_one_process_index_by_index(tmp_path, monkeypatch, alone, world):
     def noted(*arguments, **options):
         graph = build_graph(*arguments, **options)
-        with (tmp_path / f"graphs-{graph.share.ranks.rank}.txt").open("a") as file:
-            file.write(f"{len(graph.crow) - 1} {len(graph.col)}\n")
+        with (tmp_path / f"graphs-{options['ranks'].rank}.txt").open("a") as file:
+            file.write(f"{len(graph.crow) - 1} {len(graph.col)} {options['ranks'].world}\n")
         return graph
 
-    monkeypatch.setattr(selectors.diffusion, "build_graph", noted)
+    monkeypatch.setattr(diffusion, "build_graph", noted)
     lines = run(tmp_path / "run", "ddp_fork", world)
     for ours, theirs in zip(lines, alone, strict=True):
         assert ours["indices"] == theirs["indices"]
         assert ours["labels"] == theirs["labels"]
     check_training(tmp_path / "run", lines, world)
-    # Each rank had its own rows of the graph of 120 points with five neighbors, in both queries.
+    # Each rank had the whole graph of 120 points with five neighbors, searched together, in both queries.
     for rank in range(world):
-        assert (tmp_path / f"graphs-{rank}.txt").read_text() == f"{120 // world} {600 // world}\n" * 2
+        assert (tmp_path / f"graphs-{rank}.txt").read_text() == f"120 600 {world}\n" * 2
 
 
 class OwnSampler(Data):

@@ -12,8 +12,8 @@ from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
-from lightning_diffal import RandomSelector
 from lightning_diffal.plugin.strategies import check_forward, check_rounds
+from lightning_diffal.selectors import RandomSelector
 from tests.plugin.ranks import run_ranks
 from tests.plugin.test_processes import Shared
 from tests.plugin.workshop import Data, learner, quiet

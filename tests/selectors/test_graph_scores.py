@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_diffal import (
-    UNLABELED,
+from lightning_diffal import UNLABELED, build_graph
+from lightning_diffal.selectors import (
     BADGESelector,
     BALDSelector,
     DiffusionSelector,
@@ -13,7 +13,6 @@ from lightning_diffal import (
     LocalMaxSelector,
     MarginSelector,
     PoissonSelector,
-    build_graph,
 )
 from lightning_diffal.selectors.poisson import reweighted_laplace
 from tests import naive
