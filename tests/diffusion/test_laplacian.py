@@ -38,7 +38,5 @@ def test_stopping_before_convergence_is_reported_with_residual_and_iterations():
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_a_system_without_a_solution_is_reported():
     right = torch.ones(4, 1, dtype=torch.float64)
-    with pytest.warns(
-        UserWarning, match=r"stopped after \d+ iterations with a relative residual of"
-    ):
+    with pytest.warns(UserWarning, match=r"stopped after \d+ iterations with a relative residual of"):
         conjugate_gradients(torch.eye(4, dtype=torch.float64).to_sparse_csr(), right)  # 0 v = 1

@@ -205,7 +205,7 @@ def test_half_precision_is_enough(selector):
     widened = changed(half, embeddings=half.embeddings.float(), logits=half.logits.float())
     query, expected = ask(selector, half, 5, truth), ask(selector, widened, 5, truth)
     assert query.indices.tolist() == expected.indices.tolist(), "bfloat16 numbers are float32 numbers"
-    assert query.scores.dtype == torch.float32
+    torch.testing.assert_close(query.scores, expected.scores, rtol=0, atol=0, equal_nan=True)
 
 
 @every_selector
@@ -388,7 +388,7 @@ def test_needs_are_names_we_know():
 
     assert as_selector(selector).needs == {"embeddings", "logits"}
     selector.needs = {"gradients"}
-    with pytest.raises(ValueError, match=r"needs is \{'gradients'\}: a set of strings of \['embeddings', 'logits'"):
+    with pytest.raises(ValueError, match=r"needs is .*'gradients'.*: a set of strings of \['embeddings', 'logits'"):
         as_selector(selector)
 
 
