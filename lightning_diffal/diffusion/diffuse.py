@@ -25,7 +25,7 @@ def diffuse(
     """Let the known labels walk `steps` steps over the graph.
 
     χ ← M χ with M = D⁻¹W, then every labeled row is set back to +1 for its class and -1 for the others. Row i, column c
-    is in [-1, 1]: near ±1 the graph is sure, near 0 two classes are equally strong or no label has come this far. With
+    is in [-1, 1]: near ±1 the class is clear, near 0 two classes are equally strong or no label has come this far. With
     many steps χ becomes the harmonic solution of L_uu χ_u = W_ul χ_l.
 
     Args:

@@ -4,7 +4,7 @@ The paper's signal is ±1 at labels and 0 elsewhere. Carried as one-hot mass h_c
 cancels: the signal is χ_c = 2 h_c - r, and a node that no label has reached is exactly one with r = 0. The total is
 a column of its own, the last, so that it takes the same steps as the classes.
 
-A class that nobody has labeled has no mass, so that only labeled classes need a column. `classes` names the class of
+A class without a label has no mass, so that only labeled classes need a column. `classes` names the class of
 each column but the last; one of class -1 is empty, for a class that may get its first label later.
 """
 

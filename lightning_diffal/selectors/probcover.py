@@ -105,11 +105,11 @@ class Cover:
         # |x|² less what the rounding of |x|² + |y|² - 2x·y can make.
         self.square = points.square().sum(dim=1) * (1 - product_rounding(points.shape[1], points.dtype))
         self.gain = torch.zeros_like(counted[:1]).repeat(len(points))
-        everyone = torch.arange(len(points), device=points.device)
-        if len(counted) < len(everyone):
-            self.count(everyone, counted, 1)
+        all_rows = torch.arange(len(points), device=points.device)
+        if len(counted) < len(all_rows):
+            self.count(all_rows, counted, 1)
         else:
-            self.count_pairs(everyone)
+            self.count_pairs(all_rows)
 
     def add(self, centers: Int[Tensor, " b"]) -> None:
         """Cover what the balls around `centers` hold, and subtract it from the counts of all balls that hold it too."""
@@ -129,12 +129,12 @@ class Cover:
             for block in rows.split(TILE_ENTRIES // max(1, len(others))):
                 self.gain[block] += sign * self.within(block, others, self.radius).sum(dim=1).long()
 
-    def count_pairs(self, everyone: Int[Tensor, " n"]) -> None:
-        """Count everyone within the balls of everyone: distances are symmetric, so half of the pairs are enough."""
-        for start in range(0, len(everyone), TILE_WIDTH):
-            others = everyone[start : start + TILE_WIDTH]
+    def count_pairs(self, all_rows: Int[Tensor, " n"]) -> None:
+        """Count all points within the balls of all points: distances are symmetric, so half of the pairs are enough."""
+        for start in range(0, len(all_rows), TILE_WIDTH):
+            others = all_rows[start : start + TILE_WIDTH]
             self.count(others, others, 1)
-            for block in everyone[start + TILE_WIDTH :].split(TILE_ENTRIES // len(others)):
+            for block in all_rows[start + TILE_WIDTH :].split(TILE_ENTRIES // len(others)):
                 held = self.within(block, others, self.radius)
                 self.gain[block] += held.sum(dim=1).long()
                 self.gain[others] += (torch.ones_like(held[:, 0]) @ held).long()  # three times as fast as a sum

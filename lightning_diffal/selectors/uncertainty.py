@@ -1,4 +1,4 @@
-"""Ask where the model is least sure: three measures, of one forward pass or of many with dropout."""
+"""Ask where the model is least certain: three measures, of one forward pass or of many with dropout."""
 
 from abc import abstractmethod
 from dataclasses import dataclass

@@ -77,7 +77,7 @@ def snapshot_of(n=60, known=9, classes=3, seed=0, **changes):
 
 
 def drawn_together(n, dimensions, ratio, seed=0):
-    """Ten classes, each as wide as 1, so far apart that products in float32 do not tell near points apart."""
+    """Ten classes, each as wide as 1, so far apart that products in float32 do not resolve near points."""
     generator = torch.Generator().manual_seed(seed)
     centers = ratio * torch.randn(10, dimensions, generator=generator)
     return centers[torch.arange(n) % 10] + torch.randn(n, dimensions, generator=generator)
@@ -244,7 +244,7 @@ def test_what_needs_stochastic_passes_says_how_many(selector):
 
 @every_selector
 def test_it_makes_every_tensor_on_the_device_of_the_snapshot(selector):
-    # As in tests/test_devices.py: a factory that is not told its device makes a tensor without data here.
+    # As in tests/test_devices.py: a factory that is given no device makes a tensor without data here.
     snapshot, truth = snapshot_of()
     expected = ask(selector, snapshot, 7, truth)
     with torch.device("meta"):

@@ -68,10 +68,9 @@ def test_equally_unsure_points_come_by_their_index():
     assert ask(EntropySelector(), snapshot, 8, truth).indices.tolist() == snapshot.unlabeled[:8].tolist()
 
 
-def test_bald_prefers_passes_that_contradict_each_other_to_passes_that_are_torn():
-    sure = 20.0
-    agree, torn, contradict = [[sure, 0], [sure, 0]], [[0, 0], [0, 0]], [[sure, 0], [0, sure]]
-    logits = torch.tensor([agree, torn, contradict]).transpose(0, 1)  # (passes, n, c)
+def test_bald_prefers_passes_that_disagree_to_passes_that_are_uncertain():
+    agree, uncertain, disagree = [[20.0, 0], [20.0, 0]], [[0, 0], [0, 0]], [[20.0, 0], [0, 20.0]]
+    logits = torch.tensor([agree, uncertain, disagree]).transpose(0, 1)  # (passes, n, c)
     snapshot, truth = snapshot_of(n=3, known=0, classes=2, logits=torch.zeros(3, 2), stochastic=stochastic_of(logits))
     query = ask(BALDSelector(passes=2), snapshot, 3, truth)
     assert query.indices[0] == 2
