@@ -3,7 +3,7 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from jaxtyping import Float
@@ -105,8 +105,7 @@ class CallableSelector(Selector):
     @skip_type_check  # `as_selector` checks it
     def needs(self) -> frozenset[str]:
         needs: Any = getattr(self.function, "needs", super().needs)
-        needs = needs if isinstance(needs, str) else frozenset(needs)
-        return needs  # type: ignore[no-any-return]
+        return cast("frozenset[str]", needs if isinstance(needs, str) else frozenset(needs))
 
     @property
     def passes(self) -> int | None:
