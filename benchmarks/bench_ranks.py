@@ -24,7 +24,7 @@ from hidden_layer import hidden_layer
 from torch import Tensor, nn
 
 from lightning_diffal import UNLABELED, batch_query, build_graph
-from lightning_diffal.distributed import ALONE, Ranks
+from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.row_partition import Share
 
 CLASSES, WIDTH, INPUTS = 10, 20, 512
@@ -51,7 +51,7 @@ def work(rank: int, arguments: argparse.Namespace, address: str) -> None:
     runs: dict[str, list[Run]] = {"together": [], "alone": []}
     for repeat in range(arguments.repeats + 1):
         for side, finished in runs.items():
-            ranks = Ranks.of_group() if side == "together" else ALONE
+            ranks = Ranks.of_group() if side == "together" else SINGLE_PROCESS
             dist.barrier()
             run = Run(ranks, pool) if side == "together" or rank == 0 else None
             every: list[Any] = [None] * arguments.ranks

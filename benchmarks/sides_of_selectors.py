@@ -63,25 +63,22 @@ def ours(code: str) -> Callable[[Data], Work]:
     def prepare(data: Data) -> Work:
         import torch  # noqa: PLC0415
 
-        import lightning_diffal  # noqa: PLC0415
-        from lightning_diffal.selectors.base import parameters_of  # noqa: PLC0415
+        from lightning_diffal import selectors  # noqa: PLC0415
         from lightning_diffal.selectors.uncertainty import entropy  # noqa: PLC0415
 
-        selector = eval(code, vars(lightning_diffal))
+        selector = eval(code, vars(selectors))
         labels = torch.from_numpy(data.known)
         parts = {"embeddings": torch.from_numpy(data.embedding), "logits": torch.from_numpy(data.logits)}
         needed: dict[str, Any] = {name: part for name, part in parts.items() if name in selector.needs}
         passes = None if data.passes is None else torch.from_numpy(data.passes)
-        draws = "generator" in parameters_of(selector)
 
         def work() -> Any:
             stochastic = None
             if passes is not None:  # what the callback adds up pass by pass
                 entropies = [entropy(one) for one in passes]
-                stochastic = lightning_diffal.StochasticPasses(passes.mean(dim=0), torch.stack(entropies).mean(dim=0))
-            snapshot = lightning_diffal.Snapshot(labels=labels, num_classes=CLASSES, stochastic=stochastic, **needed)
-            chance = {"generator": torch.Generator().manual_seed(0)} if draws else {}
-            return selector(snapshot, SIZE, **chance).indices
+                stochastic = selectors.StochasticPasses(passes.mean(dim=0), torch.stack(entropies).mean(dim=0))
+            snapshot = selectors.Snapshot(labels=labels, num_classes=CLASSES, stochastic=stochastic, **needed)
+            return selector(snapshot, SIZE, generator=torch.Generator().manual_seed(0)).indices
 
         return work
 
@@ -91,7 +88,7 @@ def ours(code: str) -> Callable[[Data], Work]:
 def our_poisson(data: Data) -> Work:
     import torch  # noqa: PLC0415
 
-    from lightning_diffal import take_lowest  # noqa: PLC0415
+    from lightning_diffal.selectors import take_lowest  # noqa: PLC0415
     from lightning_diffal.selectors.poisson import reweighted_laplace  # noqa: PLC0415
 
     labels, unlabeled = torch.from_numpy(data.known), torch.from_numpy(data.unlabeled)

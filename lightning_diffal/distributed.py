@@ -127,4 +127,4 @@ class Ranks:
         self.sent += sent
 
 
-ALONE = Ranks()
+SINGLE_PROCESS = Ranks()

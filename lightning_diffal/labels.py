@@ -1,4 +1,4 @@
-"""Known labels: one class for each point, `UNLABELED` where nobody has said it yet."""
+"""Labels: one class for each point, or `UNLABELED`."""
 
 from typing import Final
 
@@ -29,8 +29,7 @@ def check_labels(caller: str, labels: Tensor, num_nodes: int, num_classes: int, 
         raise ValueError(
             f"{caller}(labels=...): labels are on {labels.device}, the graph is on {device}. Move one of them."
         )
-    labels = labels.long()  # uint8 knows no -1 to compare with
-    # Of integers, min is ten times as fast as amin.
+    labels = labels.long()  # uint8 has no -1 to compare with
     if num_nodes == 0 or UNLABELED <= int(labels.min()) <= int(labels.max()) < num_classes:
         return
     wrong = ((labels < UNLABELED) | (labels >= num_classes)).nonzero()[:, 0]
@@ -55,10 +54,10 @@ def check_probabilities(
         )
     if soft_labels.device != device:
         raise ValueError(f"{caller}(soft_labels=...): they are on {soft_labels.device}, the graph is on {device}.")
-    refuse_other_than_probabilities(caller, "soft_labels", soft_labels)
+    check_rows_are_probabilities(caller, "soft_labels", soft_labels)
 
 
-def refuse_other_than_probabilities(caller: str, name: str, rows: Tensor) -> None:
+def check_rows_are_probabilities(caller: str, name: str, rows: Tensor) -> None:
     """Refuse rows (n, c) of which one is not a distribution over the classes."""
     rows = rows.float()
     # A softmax in bfloat16 sums to 1 within about 0.01. NaN fails both comparisons.

@@ -52,13 +52,13 @@ def batch_query(matrix, labels, num_classes, size, mini_batch, steps, answer, so
     size = min(size, int((labels < 0).sum()))
     while len(indices) < size:
         signal, reached = chi(matrix, labels, num_classes, steps, soft)
-        torn = np.abs(signal).min(axis=1)
+        score = np.abs(signal).min(axis=1)
         unlabeled = np.flatnonzero(labels < 0)
         # Compared to ten digits, so that what is equal on paper is equal here, and the lower index decides.
-        order = sorted(unlabeled, key=lambda i: (reached[i], round(torn[i] if reached[i] else -influence[i], 10), i))
+        order = sorted(unlabeled, key=lambda i: (reached[i], round(score[i] if reached[i] else -influence[i], 10), i))
         chosen = order[: min(mini_batch, size - len(indices))]
         indices += chosen
-        scores += [torn[i] for i in chosen]
+        scores += [score[i] for i in chosen]
         flags += [bool(reached[i]) for i in chosen]
         labels[chosen] = answer(np.array(chosen), signal)
         if delta is not None and (~reached[unlabeled]).sum() < delta * len(labels):

@@ -1,4 +1,4 @@
-"""T steps of the clamped walk: what the known labels say of every node."""
+"""T steps of the clamped walk: the class signal χ of every node."""
 
 import math
 
@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import check_count, skip_type_check
-from lightning_diffal.diffusion.walk import Walk, initial_mass, signal
+from lightning_diffal.diffusion.walk import initial_mass, signal, step
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import check_labels, check_probabilities
 
@@ -21,32 +21,29 @@ def diffuse(
     *,
     steps: int,
     soft_labels: Float[Tensor, "n c"] | None = None,
-) -> Float[Tensor, "own c"]:
+) -> Float[Tensor, "n c"]:
     """Let the known labels walk `steps` steps over the graph.
 
     χ ← M χ with M = D⁻¹W, then every labeled row is set back to +1 for its class and -1 for the others. Row i, column c
-    is in [-1, 1]: near ±1 the graph is sure, near 0 it is torn between classes or no label has come this far. With many
-    steps χ becomes the harmonic solution of L_uu χ_u = W_ul χ_l.
+    is in [-1, 1]: near ±1 the class is clear, near 0 two classes are equally strong or no label has come this far. With
+    many steps χ becomes the harmonic solution of L_uu χ_u = W_ul χ_l.
 
     Args:
-        graph: Several ranks may share its rows out. All then give all labels, and each gets χ of its rows.
         labels: Class of each node, -1 where unknown.
-        steps: T of the paper. More steps reach further and tell less.
+        steps: T of the paper. More steps reach further and discriminate less.
         soft_labels: Probabilities f(x) of the current model. Unlabeled rows then start at 2 f(x) - 1, not at 0.
 
-    Cost: O(steps · edges · classes) time, 16 (c + 1) bytes a node; sums are taken in float64. Of W ranks each takes and
-    holds a W-th of that, and sends what `Walk` says.
+    Cost: O(steps · edges · classes) time, 16 (c + 1) bytes a node; sums are taken in float64.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, section 4 and appendix B.2.
     """
     check_labels("diffuse", labels, graph.num_nodes, num_classes, graph.device)
     check_count("diffuse", "steps", steps)
     if soft_labels is not None:
         check_probabilities("diffuse", soft_labels, graph.num_nodes, num_classes, graph.device)
-    share = graph.share
-    labels, soft_labels = share.of(labels.long()), None if soft_labels is None else share.of(soft_labels)
-    mass, walk = initial_mass(labels, range(num_classes), soft_labels), Walk(graph, num_classes + 1)
+    labels = labels.long()
+    mass = initial_mass(labels, torch.arange(num_classes, device=labels.device), soft_labels)
     for _ in range(steps):
-        mass = walk(mass, labels)
+        mass = step(graph, mass, labels)
     return signal(mass).to(graph.weight.dtype)
 
 
@@ -56,5 +53,5 @@ def default_steps(graph: NeighborGraph) -> int:
     K is the mean out-degree, the number of neighbors unless the graph was symmetrized.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, section 4.4.
     """
-    degree = max(2.0, graph.share.ranks.sum(len(graph.col)) / graph.num_nodes)
+    degree = max(2.0, len(graph.col) / graph.num_nodes)
     return max(1, round(math.log(graph.num_nodes) / math.log(degree)))

@@ -1,5 +1,7 @@
 """Equations of the graph Laplacian L = D - W, solved by conjugate gradients."""
 
+import warnings
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -7,62 +9,73 @@ from torch import Tensor
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, csr
 from lightning_diffal.numerics.precision import wide_dtype
 
-# Of the residual, where the diagonal is scaled to ones.
+# Of the residual relative to the right side, where the diagonal is scaled to ones.
 TOLERANCE = 1e-6
-MOST_ROUNDS = 2000
+MAX_ITERATIONS = 2000
 
 
 class Laplacian:
     """L = D - W of a graph with symmetric weights, or with γ_i W_ij γ_j for weights. Sums are in float64."""
 
     def __init__(self, graph: NeighborGraph, gamma: Float[Tensor, " n"] | None = None) -> None:
-        # The matrix library counts in 32 bits where it can, and would convert the indices for every product.
-        whole = torch.int32 if len(graph.col) < 2**31 else torch.int64
-        self.crow, self.row, self.col = graph.crow.to(whole), graph.source, graph.col.to(whole)
+        # The sparse library uses 32-bit indices where it can, and would convert them for every product.
+        dtype = torch.int32 if len(graph.col) < 2**31 else torch.int64
+        self.crow, self.row, self.col = graph.crow.to(dtype), graph.source, graph.col.to(dtype)
         self.weight = graph.weight.to(wide_dtype(graph.device))
         if gamma is not None:
-            self.weight = self.between(gamma)
-        self.degree = self.walked(self.weight.new_ones(graph.num_nodes, 1))
+            self.weight = self.scaled_weight(gamma)
+        self.degree = self.weighted_sum(self.weight.new_ones(graph.num_nodes, 1))
 
-    def between(self, factor: Float[Tensor, " n"]) -> Float[Tensor, " e"]:
+    def scaled_weight(self, factor: Float[Tensor, " n"]) -> Float[Tensor, " e"]:
         """f_i W_ij f_j."""
         return self.weight * factor.index_select(0, self.row) * factor.index_select(0, self.col)
 
-    def walked(self, values: Float[Tensor, "n w"]) -> Float[Tensor, "n w"]:
+    def weighted_sum(self, values: Float[Tensor, "n w"]) -> Float[Tensor, "n w"]:
         """W u."""
-        walked: Tensor = csr(self.crow, self.col, self.weight, len(self.crow) - 1) @ values
-        return walked
+        product: Tensor = csr(self.crow, self.col, self.weight, len(self.crow) - 1) @ values
+        return product
 
     def solve(
         self, right: Float[Tensor, "n w"], shift: float, free: Float[Tensor, "n 1"] | None = None
     ) -> Float[Tensor, "n w"]:
-        """U with (L + shift) u = right where `free` is 1, and u = 0 where it is 0; the shortest one where many are."""
+        """U with (L + shift) u = right where `free` is 1, and 0 where it is 0; the smallest if there are several."""
         scale = (self.degree + shift).rsqrt()
         if free is not None:
             scale = free * scale
         # With S = (D + shift)^½ and u = S⁻¹ v the equation is (1 - S⁻¹ W S⁻¹) v = S⁻¹ right: the diagonal is all ones.
-        walk = csr(self.crow, self.col, self.between(scale[:, 0]), len(scale))
-        return scale * conjugate_gradients(walk, scale * right)
+        matrix = csr(self.crow, self.col, self.scaled_weight(scale[:, 0]), len(scale))
+        return scale * conjugate_gradients(matrix, scale * right)
 
 
-def conjugate_gradients(walk: Tensor, right: Float[Tensor, "n w"]) -> Float[Tensor, "n w"]:
-    """V with v - walk v = right for each column, where the eigenvalues of the sparse `walk` are at most 1.
+def conjugate_gradients(
+    matrix: Tensor, right: Float[Tensor, "n w"], max_iterations: int = MAX_ITERATIONS
+) -> Float[Tensor, "n w"]:
+    """V with v - matrix v = right for each column, where the eigenvalues of the sparse `matrix` are at most 1.
 
-    Cost: one product a round; rounds grow with the square root of the condition number. Memory: six times `right`.
+    Warns if the residual of a column is still too large after `max_iterations`, or not a number.
+
+    Cost: one product an iteration; iterations grow with the square root of the condition number. Memory: six times
+    `right`.
     """
     solution, residual, direction = torch.zeros_like(right), right.clone(), right.clone()
     along, product = torch.empty_like(right), torch.empty_like(right)
     energy = torch.linalg.vector_norm(right, dim=0).square()
-    enough = TOLERANCE**2 * energy
-    for _ in range(MOST_ROUNDS):
-        running = energy > enough
-        if not bool(running.any()):
-            break
-        torch.addmm(direction, walk, direction, alpha=-1, out=along)
-        # A column that has arrived stands still: its energy may have underflowed to 0 / 0.
+    start, limit = energy, TOLERANCE**2 * energy
+    iterations = 0
+    while iterations < max_iterations and bool((running := energy > limit).any()):
+        iterations += 1
+        torch.addmm(direction, matrix, direction, alpha=-1, out=along)
+        # A column that has converged is not updated: its energy may have underflowed to 0 / 0.
         step = torch.where(running, energy / torch.mul(direction, along, out=product).sum(dim=0), 0.0)
         solution.addcmul_(step, direction)
         residual.addcmul_(step, along, value=-1)
         before, energy = energy, torch.linalg.vector_norm(residual, dim=0).square()
         torch.addcmul(residual, torch.where(running, energy / before, 0.0), direction, out=direction)
+    if not bool((energy <= limit).all()):
+        residual_norm = float((energy / start).sqrt().nan_to_num(float("inf"), float("inf"))[~(energy <= limit)].amax())
+        warnings.warn(
+            f"Conjugate gradients stopped after {iterations} iterations with a relative residual of "
+            f"{residual_norm:.1e}, where {TOLERANCE:.0e} is converged. The scores of the graph may be inexact.",
+            stacklevel=2,
+        )
     return solution

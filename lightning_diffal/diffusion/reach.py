@@ -1,6 +1,6 @@
-"""Who has been reached by a label, and in how many steps."""
+"""The number of steps from each node to the nearest label."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from jaxtyping import Bool, Int
@@ -9,68 +9,58 @@ from torch import Tensor
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 
 
-def backwards(
-    graph: NeighborGraph, nodes: Int[Tensor, " b"], steps: int, enter: Callable[[Tensor, int], Tensor]
+def backward_layers(
+    graph: NeighborGraph, nodes: Int[Tensor, " b"], steps: int, visit: Callable[[Tensor, int], Tensor]
 ) -> Iterator[Int[Tensor, " r"]]:
-    """Follow the edges that lead to `nodes` back, step by step: the rows of this rank that are entered in each.
+    """Follow the edges that lead to `nodes` backward, step by step: the rows visited in each step.
 
     Args:
-        nodes: By their indices, the same on every rank.
-        enter: Given the rows with an edge to those entered one step before, and the step, says which it enters, once
-            each. It remembers them: they are given to it again.
-
-    Ranks tell each other whom they have entered (`Share.each`), but for the last step.
+        visit: Called with the rows that have an edge to those of the step before, once for each such edge, and the
+            step. Returns those to visit, each once, and marks them, since they may come again.
     """
-    parts: Iterable[Tensor] = [nodes]
+    rows = nodes
     for step in range(1, steps + 1):
-        entered = [enter(graph.halo.rows_into(part), step) for part in parts]
-        if not entered:
-            return  # nobody has gone anywhere, on any rank
-        rows = torch.cat(entered)
+        rows = visit(graph.incoming.sources(rows), step)
         yield rows
-        parts = graph.share.each(rows) if step < steps else []
+        if len(rows) == 0:
+            return
 
 
 class Reach:
     """The steps each node needs to walk to the nearest label, kept up to date as labels are added.
 
     A node is reached in T steps if `hops` ≤ T: by counting, so that no mass is too small to be seen. A new label is
-    followed backwards along the edges, and only where it is nearer than any label before it. A node can come nearer at
+    followed backward along the edges, and only where it is nearer than any label before it. A node can come nearer at
     most T times, so all labels together cost O(T · edges), however many they are.
-
-    Each rank counts for its rows. Labels wait until somebody asks.
     """
 
     def __init__(self, graph: NeighborGraph, steps: int) -> None:
-        self.graph, self.waiting = graph, list[Tensor]()
-        self.hops = torch.full((len(graph.share),), steps + 1, dtype=torch.int32, device=graph.device)
+        self.graph, self.pending = graph, list[Tensor]()
+        self.hops = torch.full((graph.num_nodes,), steps + 1, dtype=torch.int32, device=graph.device)
         self.set_steps(steps)
 
     def set_steps(self, steps: int) -> None:
-        """Ask only about so many steps from now on. They only shrink."""
+        """Count up to so many steps from now on. They only shrink."""
         self.steps = steps
-        self.unreached = int((self.hops > steps).sum())
+        self.num_unreached = int((self.hops > steps).sum())
 
-    def add(self, nodes: Int[Tensor, " b"]) -> None:
-        """Count the steps to these nodes too: they have a label now."""
-        self.waiting.append(nodes)
+    def add_labels(self, nodes: Int[Tensor, " b"]) -> None:
+        """These nodes have a label now. Their steps are counted by the next `update`."""
+        self.pending.append(nodes)
 
-    def catch_up(self) -> None:
-        """Follow the labels that wait."""
-        if not self.waiting:
+    def update(self) -> None:
+        """Count the steps to the labels added since the last update."""
+        if not self.pending:
             return
-        nodes, self.waiting = torch.cat(self.waiting), []
-        self.enter(self.graph.share.places(nodes), 0)
-        for _ in backwards(self.graph, nodes, self.steps, self.enter):
+        nodes, self.pending = torch.cat(self.pending), []
+        self.visit(nodes, 0)
+        for _ in backward_layers(self.graph, nodes, self.steps, self.visit):
             pass
 
-    def enter(self, rows: Int[Tensor, " s"], hop: int) -> Int[Tensor, " r"]:
-        hops = self.hops[rows]
-        rows, hops = rows[hops > hop], hops[hops > hop]
-        if len(rows):
-            rows = rows.unique()
-            self.unreached -= int((self.hops[rows] > self.steps).sum())
-            self.hops[rows] = hop
+    def visit(self, rows: Int[Tensor, " s"], hop: int) -> Int[Tensor, " r"]:
+        rows = rows[self.hops[rows] > hop].unique()
+        self.num_unreached -= int((self.hops[rows] > self.steps).sum())
+        self.hops[rows] = hop
         return rows
 
     def reached(self, rows: Int[Tensor, " b"]) -> Bool[Tensor, " b"]:

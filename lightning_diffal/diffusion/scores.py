@@ -1,4 +1,4 @@
-"""How torn every node is, as labels are added: by recomputing all of χ, or only what a new label can change."""
+"""min_c |χ_c| of every node as labels are added: recomputed in full, or only where a new label changes it."""
 
 from itertools import accumulate, pairwise
 from typing import TypeAlias
@@ -6,11 +6,12 @@ from typing import TypeAlias
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
-from lightning_diffal.diffusion.reach import backwards
-from lightning_diffal.diffusion.walk import Walk, initial_mass, label_mass, signal
-from lightning_diffal.graph.block import Block, blocks_of
+from lightning_diffal.diffusion.reach import backward_layers
+from lightning_diffal.diffusion.walk import initial_mass, label_mass, signal, step
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
+from lightning_diffal.graph.row_block import RowBlock
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.numerics.precision import wide_dtype
 
@@ -23,107 +24,121 @@ def in_units(value: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
     return (value * UNIT).round()
 
 
-def tornness(mass: Float[Tensor, "b w"]) -> Float[Tensor, " b"]:
-    """min_c |χ_c| in units of 2⁻⁴⁰: 0 where the classes pull equally, or none pulls at all."""
+def min_abs_chi(mass: Float[Tensor, "b w"]) -> Float[Tensor, " b"]:
+    """min_c |χ_c| in units of 2⁻⁴⁰: 0 where two classes have half of the mass each, or where there is no mass.
+
+    Classes without a column change nothing: their |χ_c| = r is as large as any can be.
+    """
     return in_units(signal(mass).abs().amin(dim=1))
 
 
-class KeptStates:
+def class_columns(labels: Int[Tensor, " n"], num_classes: int, soft: bool) -> Int[Tensor, " c"]:
+    """The classes that need a column, ascending: all with soft labels, else those with a label; at least one column."""
+    if soft:
+        return torch.arange(num_classes, device=labels.device)
+    classes = labels[labels != UNLABELED].unique()
+    return classes if len(classes) else torch.full_like(labels[:1], UNLABELED)
+
+
+class IncrementalScores:
     """χ⁽⁰⁾ to χ⁽ᵀ⁾, kept; a new label recomputes only the rows it reaches.
 
     χ⁽ᵗ⁾ changes only at nodes with a walk of at most t steps to the new label through unlabeled nodes. Their rows are
     recomputed, not corrected, so the result is that of T full products to the last bit.
 
-    Cost: O(frontier · k · c) a label, which does not grow with n. Memory: 8 (T + 1) (c + 1) bytes a node.
+    Args:
+        max_classes: How many classes may have a label in the end. With soft labels it is the number of classes.
 
-    Several ranks keep the states of their own rows, ⌈n / W⌉ of them, and hold a piece of what others have. For new
-    labels a rank sends at most (T - 1) (2¹⁶ + 8 (W - 1) f) bytes to find the frontier, of which no rank has more than f
-    rows, and on average 8 u + (T - 1) · 8 (c + 1) u for the u rows of other ranks that a rank reads: u ≤ k f, and u ≤ h
-    of `Walk`. χ⁽⁰⁾ needs no message, since all have the labels.
+    Cost: O(frontier · k · c) a label, which does not grow with n; c are the labeled classes, or all with soft labels.
+    Memory: at most 8 (T + 1) (`max_classes` + 1) bytes a node.
     """
 
     def __init__(
         self,
         graph: NeighborGraph,
         labels: Int[Tensor, " n"],
-        num_classes: int,
+        max_classes: int,
         steps: int,
         soft_labels: Float[Tensor, "n c"] | None,
     ) -> None:
-        self.graph, self.labels, self.soft_labels = graph, labels.clone(), soft_labels
-        self.known = graph.share.of(self.labels)  # a view: of the rows of this rank
-        self.classes = range(num_classes)
-        self.seen = torch.zeros_like(self.known, dtype=torch.bool)
-        walk, soft_labels = Walk(graph, num_classes + 1), of_share(graph, soft_labels)
-        self.mass = [initial_mass(self.known, self.classes, soft_labels)]
+        self.graph, self.labels, self.max_classes = graph, labels.clone(), max_classes
+        self.classes = class_columns(labels, max_classes, soft_labels is not None)
+        self.visited = torch.zeros_like(labels, dtype=torch.bool)
+        self.mass = [initial_mass(self.labels, self.classes, soft_labels)]
         for _ in range(steps):
-            self.mass.append(walk(self.mass[-1], self.known))
+            self.mass.append(step(graph, self.mass[-1], self.labels))
         self.set_steps(steps)
 
     @staticmethod
-    def bytes_needed(num_rows: int, num_classes: int, steps: int) -> int:
-        return 8 * (steps + 1) * (num_classes + 1) * num_rows
+    def bytes_needed(num_nodes: int, num_classes: int, steps: int) -> int:
+        return 8 * (steps + 1) * (num_classes + 1) * num_nodes
 
     def set_steps(self, steps: int) -> None:
-        # Later states are no longer asked for: T only shrinks.
+        # T only shrinks: later states are not needed again.
         del self.mass[steps + 1 :]
-        self.scores = tornness(self.mass[-1])
-        self.scores[self.known != UNLABELED] = float("inf")
+        self.scores = min_abs_chi(self.mass[-1])
+        self.scores[self.labels != UNLABELED] = float("inf")
 
-    def ranking(self) -> Float[Tensor, " own"]:
-        """How torn every node of this rank is; infinite where labeled."""
+    def compute(self) -> Float[Tensor, " n"]:
+        """min_c |χ_c| of every node in units of 2⁻⁴⁰; infinite where labeled."""
         return self.scores
 
-    def learn(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None:
-        share = self.graph.share
+    def add_labels(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None:
+        self.add_columns(classes)
         self.labels[nodes] = classes
-        places, known = share.places(nodes), label_mass(classes[share.mine(nodes)], self.classes)
         for mass in self.mass:
-            mass[places] = known
-        self.scores[places] = float("inf")
+            mass[nodes] = label_mass(classes, self.classes)
+        self.scores[nodes] = float("inf")
         rows, within = self.frontier(nodes)
-        if share.alone and len(rows) == 0:
+        if len(rows) == 0:
             return
-        blocks = blocks_of(self.graph, rows, within, len(self.classes) + 1)
-        for step, (before, after) in enumerate(pairwise(self.mass)):
-            for block in blocks:
-                around = self.start(block) if step == 0 else block.around(before, step)
-                after[block.rows[: block.within[step]]] = block.times(around, step)
-        self.scores[rows] = tornness(self.mass[-1][rows])
+        block = RowBlock(self.graph, rows, within)
+        for number, (before, after) in enumerate(pairwise(self.mass)):
+            after[rows[: within[number]]] = block.times(before, number)
+        self.scores[rows] = min_abs_chi(self.mass[-1][rows])
 
-    def start(self, block: Block) -> Float[Tensor, "u w"]:
-        """χ⁽⁰⁾ around a block: everybody has the labels, so that there is nothing to ask."""
-        if self.graph.share.alone:
-            return self.mass[0]
-        soft_labels = None if self.soft_labels is None else self.soft_labels[block.nodes]
-        return initial_mass(self.labels[block.nodes], self.classes, soft_labels)
+    def add_columns(self, classes: Int[Tensor, " b"]) -> None:
+        """Give each class that has none a column. At least twice as many each time, since all mass is copied."""
+        new = classes.unique()
+        new = new[~torch.isin(new, self.classes)]
+        empty = (self.classes == UNLABELED).nonzero()[:, 0]
+        if len(new) > len(empty):
+            width = len(self.classes)
+            more = max(len(new) - len(empty), min(width, self.max_classes - width))
+            self.classes = pad(self.classes, (0, more), value=UNLABELED)
+            for place, mass in enumerate(self.mass):
+                self.mass[place] = torch.cat([pad(mass[:, :-1], (0, more)), mass[:, -1:]], dim=1)
+            empty = (self.classes == UNLABELED).nonzero()[:, 0]
+        self.classes[empty[: len(new)]] = new
 
     def frontier(self, nodes: Int[Tensor, " b"]) -> tuple[Int[Tensor, " r"], list[int]]:
         """Unlabeled rows with a walk to `nodes`, the nearest first, and how many are within 1, 2, ... steps."""
 
-        def enter(before: Int[Tensor, " s"], step: int) -> Int[Tensor, " r"]:
-            rows: Tensor = before[(self.known[before] == UNLABELED) & ~self.seen[before]].unique()
-            self.seen[rows] = True
+        def visit(sources: Int[Tensor, " s"], _: int) -> Int[Tensor, " r"]:
+            rows: Tensor = sources[(self.labels[sources] == UNLABELED) & ~self.visited[sources]].unique()
+            self.visited[rows] = True
             return rows
 
         steps = len(self.mass) - 1
-        layers = list(backwards(self.graph, nodes, steps, enter))
+        layers = list(backward_layers(self.graph, nodes, steps, visit))
         within = list(accumulate(len(layer) for layer in layers))
         rows = torch.cat(layers)
-        self.seen[rows] = False
+        self.visited[rows] = False
         return rows, within + within[-1:] * (steps - len(within))
 
-    def likeliest(self, nodes: Int[Tensor, " b"]) -> Int[Tensor, " b"]:
+    def predicted_class(self, nodes: Int[Tensor, " b"]) -> Int[Tensor, " b"]:
         """The class with the largest χ, the lowest of equal ones."""
-        share = self.graph.share
-        return share.told(nodes, in_units(self.mass[-1][share.places(nodes), :-1]).argmax(dim=1))
+        mass = in_units(self.mass[-1][nodes, :-1])
+        largest = mass.amax(dim=1, keepdim=True)
+        lowest = torch.where(mass == largest, self.classes, torch.iinfo(torch.long).max).amin(dim=1)
+        return torch.where(largest[:, 0] > 0, lowest, 0)  # without mass all classes are equal
 
 
-class RecomputedStates:
-    """The same without keeping anything: T full products whenever the scores are asked for, some classes at a time.
+class RecomputedScores:
+    """The same without keeping χ: T full products whenever the scores are needed, some classes at a time.
 
-    Cost: O(T · edges · c) a mini-batch. Memory: `state_bytes`, or 48 bytes a node where that is more. Several ranks
-    send what T steps of `Walk` do for each.
+    Cost: O(T · edges · c) a mini-batch; c are the labeled classes, or all with soft labels. Memory: `state_bytes`, or
+    48 bytes a node where that is more, and 24 bytes a node.
     """
 
     def __init__(
@@ -135,42 +150,38 @@ class RecomputedStates:
         soft_labels: Float[Tensor, "n c"] | None,
         state_bytes: int,
     ) -> None:
-        self.graph, self.labels, self.soft_labels = graph, labels.clone(), of_share(graph, soft_labels)
-        self.known = graph.share.of(self.labels)
-        # Two states live at a time, and the signal of the second.
-        width = max(1, state_bytes // (24 * graph.share.block) - 1)
-        self.blocks = [range(start, min(start + width, num_classes)) for start in range(0, num_classes, width)]
-        self.walk = Walk(graph, len(self.blocks[0]) + 1)
-        self.steps = steps
+        self.graph, self.labels, self.num_classes, self.steps = graph, labels.clone(), num_classes, steps
+        self.soft_labels = soft_labels
+        # Two states exist at a time, and the signal of the second.
+        self.width = max(1, state_bytes // (24 * graph.num_nodes) - 1)
 
     def set_steps(self, steps: int) -> None:
         self.steps = steps
 
-    def learn(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None:
+    def add_labels(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None:
         self.labels[nodes] = classes
 
-    def final_mass(self, classes: range) -> Float[Tensor, "own w"]:
-        mass = initial_mass(self.known, classes, self.soft_labels)
-        for _ in range(self.steps):
-            mass = self.walk(mass, self.known)
-        return mass
-
-    def ranking(self) -> Float[Tensor, " own"]:
-        scores = torch.full_like(self.known, float("inf"), dtype=wide_dtype(self.known.device))
-        for classes in self.blocks:
-            torch.minimum(scores, tornness(self.final_mass(classes)), out=scores)
-        scores[self.known != UNLABELED] = float("inf")
+    def compute(self) -> Float[Tensor, " n"]:
+        """min_c |χ_c| of every node in units of 2⁻⁴⁰; infinite where labeled. Remembers the class of the largest χ."""
+        labels = self.labels
+        classes = class_columns(labels, self.num_classes, self.soft_labels is not None)
+        scores = torch.full_like(labels, float("inf"), dtype=wide_dtype(labels.device))
+        largest, self.best_class = torch.zeros_like(scores), torch.zeros_like(labels)
+        for block in classes.split(self.width):
+            mass = initial_mass(labels, block, self.soft_labels)
+            for _ in range(self.steps):
+                mass = step(self.graph, mass, labels)
+            torch.minimum(scores, min_abs_chi(mass), out=scores)
+            most, column = mass[:, :-1].mul_(UNIT).round_().max(dim=1)  # the first of equal ones
+            # Classes ascend: an equal one that comes later is not the lowest.
+            self.best_class = torch.where(most > largest, block[column], self.best_class)
+            torch.maximum(largest, most, out=largest)
+        scores[labels != UNLABELED] = float("inf")
         return scores
 
-    def likeliest(self, nodes: Int[Tensor, " b"]) -> Int[Tensor, " b"]:
-        share = self.graph.share
-        places = share.places(nodes)
-        mass = torch.cat([self.final_mass(classes)[places, :-1] for classes in self.blocks], dim=1)
-        return share.told(nodes, in_units(mass).argmax(dim=1))
+    def predicted_class(self, nodes: Int[Tensor, " b"]) -> Int[Tensor, " b"]:
+        """The class with the largest χ when the scores were last computed, the lowest of equal ones."""
+        return self.best_class[nodes]
 
 
-def of_share(graph: NeighborGraph, soft_labels: Float[Tensor, "n c"] | None) -> Float[Tensor, "own c"] | None:
-    return None if soft_labels is None else graph.share.of(soft_labels)
-
-
-States: TypeAlias = KeptStates | RecomputedStates
+Scores: TypeAlias = IncrementalScores | RecomputedScores

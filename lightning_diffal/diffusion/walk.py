@@ -3,64 +3,46 @@
 The paper's signal is ±1 at labels and 0 elsewhere. Carried as one-hot mass h_c with its total r = Σ_c h_c, nothing
 cancels: the signal is χ_c = 2 h_c - r, and a node that no label has reached is exactly one with r = 0. The total is
 a column of its own, the last, so that it takes the same steps as the classes.
+
+A class without a label has no mass, so that only labeled classes need a column. `classes` names the class of
+each column but the last; one of class -1 is empty, for a class that may get its first label later.
 """
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.graph.block import blocks_of
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.numerics.precision import wide_dtype
 
 
 def initial_mass(
-    labels: Int[Tensor, " n"], classes: range, soft_labels: Float[Tensor, "n c"] | None
+    labels: Int[Tensor, " n"], classes: Int[Tensor, " c"], soft_labels: Float[Tensor, "n all"] | None
 ) -> Float[Tensor, "n w"]:
     """One for each labeled node at its class; elsewhere nothing, or the soft labels. Columns: `classes`, then total."""
-    width = len(classes)
-    mass = torch.zeros(len(labels), width + 1, dtype=wide_dtype(labels.device), device=labels.device)
+    mass = torch.zeros(len(labels), len(classes) + 1, dtype=wide_dtype(labels.device), device=labels.device)
     if soft_labels is not None:
-        mass[:, :width] = soft_labels[:, classes.start : classes.stop]
-        mass[:, width] = 1
+        mass[:, :-1] = soft_labels[:, classes]
+        mass[:, -1] = 1
     labeled = (labels != UNLABELED).nonzero()[:, 0]
     mass[labeled] = label_mass(labels[labeled], classes)
     return mass
 
 
-def label_mass(labels: Int[Tensor, " b"], classes: range) -> Float[Tensor, "b w"]:
+def label_mass(labels: Int[Tensor, " b"], classes: Int[Tensor, " c"]) -> Float[Tensor, "b w"]:
     """The mass of nodes with these labels: one at their class, if it is among `classes`, and one in total."""
-    column = torch.arange(classes.start, classes.stop, device=labels.device)
     mass = torch.ones(len(labels), len(classes) + 1, dtype=wide_dtype(labels.device), device=labels.device)
-    mass[:, :-1] = labels[:, None] == column
+    mass[:, :-1] = labels[:, None] == classes
     return mass
 
 
-class Walk:
-    """Takes steps of the walk: h ← M h, and labeled nodes keep what they have.
-
-    Args:
-        width: The most columns that mass will have.
-
-    Several ranks take a step together, each for its rows. A rank sends those of its rows that others point at, once to
-    each of them: on average h rows of 8 (c + 1) bytes, h ≤ min(n, k n / W) what the rows of a rank point at elsewhere.
-    """
-
-    def __init__(self, graph: NeighborGraph, width: int) -> None:
-        self.graph = graph
-        rows = len(graph.share)
-        places = torch.arange(rows, device=graph.device)
-        self.blocks = [] if graph.share.alone else blocks_of(graph, places, [rows], width)
-
-    def __call__(self, mass: Float[Tensor, "own w"], labels: Int[Tensor, " own"]) -> Float[Tensor, "own w"]:
-        if self.graph.share.alone:
-            after = self.graph.transition @ mass
-        else:
-            after = torch.cat([block.times(block.around(mass, 0), 0) for block in self.blocks])
-        labeled = (labels != UNLABELED).nonzero()[:, 0]
-        after[labeled] = mass[labeled]
-        return after
+def step(graph: NeighborGraph, mass: Float[Tensor, "n w"], labels: Int[Tensor, " n"]) -> Float[Tensor, "n w"]:
+    """H ← M h, after which labeled nodes have the mass they had before. Cost: O(edges · w)."""
+    after: Tensor = graph.transition @ mass
+    labeled = (labels != UNLABELED).nonzero()[:, 0]
+    after[labeled] = mass[labeled]
+    return after
 
 
 def signal(mass: Float[Tensor, "b w"]) -> Float[Tensor, "b c"]:

@@ -9,8 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import Progress, check_count, skip_type_check
-from lightning_diffal.distributed import ALONE, Ranks
+from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.halo import Halo, halo_of
+from lightning_diffal.graph.incoming_edges import IncomingEdges, incoming_edges
 from lightning_diffal.graph.knn.search import Backend, default_neighbors, nearest_neighbors
 from lightning_diffal.graph.row_partition import Share
 from lightning_diffal.numerics.precision import surely_finite, wide_dtype
@@ -33,7 +34,7 @@ class NeighborGraph:
 
     def __post_init__(self) -> None:
         if self.share is None:
-            object.__setattr__(self, "share", Share(ALONE, len(self.crow) - 1))
+            object.__setattr__(self, "share", Share(SINGLE_PROCESS, len(self.crow) - 1))
         least = 2 if self.share.alone else 1
         if self.crow.ndim != 1 or len(self.crow) < least or self.col.shape != self.weight.shape or self.col.ndim != 1:
             shapes = f"crow {tuple(self.crow.shape)}, col {tuple(self.col.shape)}, weight {tuple(self.weight.shape)}"
@@ -95,6 +96,11 @@ class NeighborGraph:
         return halo_of(self.share, self.source, self.col)
 
     @cached_property
+    def incoming(self) -> IncomingEdges:
+        """The edges by the node they point at."""
+        return incoming_edges(self.num_nodes, self.source, self.col)
+
+    @cached_property
     def most_edges(self) -> int:
         """The edges of the rank that has most."""
         return max(self.share.ranks.tell(len(self.col)))
@@ -127,7 +133,7 @@ def build_graph(
     backend: Backend = "auto",
     symmetric: bool = False,
     progress: Progress = iter,
-    ranks: Ranks = ALONE,
+    ranks: Ranks = SINGLE_PROCESS,
 ) -> NeighborGraph:
     """Join every point to its nearest neighbors, with weights that fall with the distance.
 
@@ -168,7 +174,7 @@ def build_graph(
     weight = kernel(distance).to(points.dtype)
     crow = torch.arange(0, nearest.numel() + 1, neighbors, device=points.device)
     graph = NeighborGraph(crow, nearest.flatten(), weight.flatten(), share)
-    return symmetrized(graph) if symmetric else graph
+    return (symmetrized(graph) if symmetric else graph).gathered()
 
 
 @skip_type_check

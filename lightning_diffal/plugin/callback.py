@@ -31,6 +31,7 @@ from lightning_diffal.plugin.state import RunState, commit, labeled_loaders, ope
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass
 from lightning_diffal.pool.ledger import Record
+from lightning_diffal.selectors.base import as_selector
 
 
 class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  # type: ignore[misc]
@@ -85,7 +86,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             callback=type(self).__name__,
             query_size=query_size,
             budget=budget,
-            selector=selector,
+            selector=as_selector(selector, type(self).__name__),
             initial=query_size if initial is None else initial,
             layer=layer,
             forward=forward,
@@ -134,7 +135,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage == "fit":
             self.state, self.checkpoint_records, self.steps, self.started = None, [], 0, time.perf_counter()
-            check_forward(trainer.strategy, self.config.needs)
+            check_forward(trainer.strategy, self.config.selector.needs)
             check_shared_folder(trainer, self.config.folder_for(trainer))
             self.source = TrainingSource(trainer)
             self.source.replace(lambda: self.train_dataloader(trainer, pl_module))

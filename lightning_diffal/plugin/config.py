@@ -13,7 +13,7 @@ from lightning_diffal.pool.initial import PerClass, check_initial, describe_init
 from lightning_diffal.pool.ledger import RunIdentity
 from lightning_diffal.pool.oracle import AnswerFunction
 from lightning_diffal.pool.randomness import seed_of
-from lightning_diffal.selectors.base import AnySelector, needs_of, parameters_of
+from lightning_diffal.selectors.base import Selector
 
 FOLDER: Final = "active_learning"
 ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+")
@@ -22,16 +22,13 @@ ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+")
 @skip_type_check
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunConfig:
-    """The arguments of the callback, validated. `ActiveLearning` documents them.
-
-    Everything that is asked of the selector, other than to choose, is asked here.
-    """
+    """The arguments of the callback, validated. `ActiveLearning` documents them."""
 
     callback: str
     """The class of the callback, for messages."""
     query_size: int
     budget: int
-    selector: AnySelector
+    selector: Selector
     initial: int | PerClass | list[int]
     layer: str | None
     forward: Forward | None
@@ -55,16 +52,11 @@ class RunConfig:
             function = getattr(self, argument)
             if function is not None and not callable(function):
                 raise ValueError(f"{name}({argument}={function!r}): a function is needed.")
-        if not callable(self.selector):
-            raise ValueError(
-                f"{name}(selector={self.selector!r}): a selector or a function (snapshot, size) is needed."
-            )
         if self.layer is not None and not isinstance(self.layer, str):
             raise ValueError(f"{name}(layer={self.layer!r}): the dotted name of a submodule is needed, or None.")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
             raise ValueError(f"{name}(seed={self.seed!r}): a whole number in [0, 2**32) is needed.")
-        needs_of(self.selector)  # refuses names that are not known
-        # Frozen, but an iterable of indices can be read only once.
+        # Frozen for others, but an iterable of indices can be read only once.
         object.__setattr__(self, "initial", check_initial(name, self.initial, self.budget))
 
     # The run
@@ -82,30 +74,7 @@ class RunConfig:
             return None
         return Path(self.folder) if self.folder is not None else Path(trainer.default_root_dir) / FOLDER
 
-    # The selector
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """What the selector reads, of {"embeddings", "logits", "stochastic"}."""
-        return needs_of(self.selector)
-
-    @property
-    def passes(self) -> int:
-        """Stochastic passes of each point, if the selector needs them."""
-        return getattr(self.selector, "passes", None) or 1
-
-    @property
-    def asks_during_query(self) -> bool:
-        """Whether the selector wants labels of points it has chosen before it chooses the next."""
-        return "answer" in parameters_of(self.selector)
-
-    def check_pool(self, num_points: int) -> None:
-        """Let the selector refuse a pool of this size."""
-        if hasattr(self.selector, "check_pool"):
-            self.selector.check_pool(num_points)
-
     @property
     def selector_name(self) -> str:
-        """The repr of the selector, or a function's name, without addresses, which differ between processes."""
-        name = getattr(self.selector, "__qualname__", None)
-        return ADDRESS.sub("", f"{self.selector.__module__}.{name}" if name is not None else repr(self.selector))
+        """The selector's repr without addresses, which differ between processes."""
+        return ADDRESS.sub("", repr(self.selector))

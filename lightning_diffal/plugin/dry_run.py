@@ -18,12 +18,12 @@ POINTS = 2
 def dry_run(trainer: Any, module: Any, config: RunConfig, state: RunState) -> None:
     """Check the pool's size and embed a few points, before the first label is asked for."""
     source = pool_source(trainer, config, state)
-    config.check_pool(len(state.candidates))
-    if not config.needs:
+    config.selector.check_pool(len(state.candidates))
+    if not config.selector.needs:
         return
     with temporary_seed(config.seed):
         loader = pool_loader(source, state.candidates[:POINTS], None)
-        embed_points(trainer, module, config, loader, config.needs, StageTimer())
+        embed_points(trainer, module, config, loader, config.selector.needs, StageTimer())
     if source is state.loader and is_random(state.dataset, len(state.pool)):
         rank_zero_warn(
             "The pool is embedded through the training dataset, which gives other items each time, as random "

@@ -18,7 +18,8 @@ from lightning_diffal.pool.fingerprint import length_of
 from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.randomness import temporary_seed
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import Query, choose
+from lightning_diffal.selectors.base import choose
+from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot, require
 
 
@@ -80,15 +81,15 @@ def embed_points(
         needs=needs,
         layer=config.layer,
         forward=config.forward,
-        passes=config.passes,
+        passes=config.selector.passes or 1,
         timer=timer,
     )
 
 
 def needs_of_query(config: RunConfig, state: RunState) -> frozenset[str]:
     """What the selector reads, and logits where the model's prediction stands in for answers."""
-    stand_in = config.asks_during_query and not state.oracle.immediate
-    return config.needs | ({"logits"} if stand_in else set())
+    stand_in = config.selector.asks_during_query and not state.oracle.immediate
+    return config.selector.needs | ({"logits"} if stand_in else set())
 
 
 def pool_source(trainer: Any, config: RunConfig, state: RunState) -> "DataLoader[Any]":

@@ -10,7 +10,7 @@ from lightning_diffal.plugin.state import RunState
 from lightning_diffal.pool.initial import draw_initial
 from lightning_diffal.pool.ledger import Record, finite_or_none
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import Query
+from lightning_diffal.selectors.query import Query
 
 
 def new_record(config: RunConfig, state: RunState) -> Record:

@@ -1,4 +1,4 @@
-"""Ask about points whose labels would change the last layer much, and each in its own way."""
+"""Ask about points whose labels would change the last layer much, in different directions."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,19 +10,19 @@ from torch import Tensor
 from lightning_diffal.numerics.precision import full_float32, square_distance, times_two_to
 from lightning_diffal.numerics.sampling import plus_plus
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import Query
-from lightning_diffal.selectors.score import in_order
+from lightning_diffal.selectors.base import Answer, Selector, default_generator
+from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
-class BADGESelector:
+class BADGESelector(Selector):
     """Ask by k-means++ among the gradients that the model's own predictions would give its last layer.
 
-    g_i = (p_i - e_ŷ) ⊗ x_i with ŷ the likeliest class: long where the model is torn, and in the direction of the
+    g_i = (p_i - e_ŷ) ⊗ x_i with ŷ the predicted class: long where the model is uncertain, and in the direction of the
     embedding. The first point is the longest, each next one is drawn with a chance proportional to its squared distance
-    to the nearest chosen one. The (n, c·d) gradients are never made: with q = p - e_ŷ
-    |g_i - g_j|² = |g_i|² + |g_j|² - 2 (q_i·q_j)(x_i·x_j). The scores are these squared distances, negative.
+    to the nearest chosen one. The (n, c·d) gradients are never made: with q = p - e_ŷ |g_i - g_j|² = |g_i|² + |g_j|² -
+    2 (q_i·q_j)(x_i·x_j). The scores are these squared distances, negative.
 
     Needs embeddings and logits. Cost: O(n (c + d)) for every chosen point, a copy of the embeddings, O(n c) memory.
     Reference: Ash et al., 1906.03671, Algorithm 1.
@@ -31,9 +31,16 @@ class BADGESelector:
     needs: ClassVar[frozenset[str]] = frozenset({"embeddings", "logits"})
 
     def __call__(
-        self, snapshot: Snapshot, size: int, *, generator: torch.Generator, timer: StageTimer | None = None
+        self,
+        snapshot: Snapshot,
+        size: int,
+        *,
+        answer: Answer | None = None,
+        generator: torch.Generator | None = None,
+        timer: StageTimer | None = None,
     ) -> Query:
         timer = timer or StageTimer()
+        generator = generator or default_generator(snapshot.labels.device)
         unlabeled = snapshot.unlabeled
         if min(size, len(unlabeled)) == 0:
             return Query.empty(snapshot.points)
@@ -42,22 +49,22 @@ class BADGESelector:
         with timer.stage("query"), full_float32(unlabeled.device):
             first = gradients.square_norm.argmax(dim=0, keepdim=True)
             count = min(size, len(unlabeled))
-            chosen, gaps = plus_plus(first, count, gradients.square_distance_to, generator)
-        gaps[0] = gradients.square_norm[first[0]]
-        return in_order(unlabeled[chosen], times_two_to(2 * snapshot.exponent, -gaps))
+            chosen, distances = plus_plus(first, count, gradients.square_distance_to, generator)
+        distances[0] = gradients.square_norm[first[0]]
+        return Query.of(unlabeled[chosen], times_two_to(2 * snapshot.exponent, -distances))
 
 
 class Gradients:
     """The gradients q ⊗ x of a last layer, by their factors."""
 
     def __init__(self, points: Float[Tensor, "n d"], probabilities: Float[Tensor, "n c"]) -> None:
-        likeliest = probabilities.argmax(dim=1, keepdim=True)
+        predicted = probabilities.argmax(dim=1, keepdim=True)
         self.points = points
-        self.residual = probabilities.scatter_add(1, likeliest, torch.full_like(probabilities[:, :1], -1.0))
+        self.residual = probabilities.scatter_add(1, predicted, torch.full_like(probabilities[:, :1], -1.0))
         self.residual = self.residual.to(points.dtype)
         self.square_norm = points.square().sum(dim=1) * self.residual.square().sum(dim=1)
 
-    def square_distance_to(self, some: Int[Tensor, " t"]) -> Float[Tensor, "n t"]:
-        both = self.square_norm[:, None] + self.square_norm[some]
-        product = (self.residual @ self.residual[some].T).mul_(self.points @ self.points[some].T)
+    def square_distance_to(self, rows: Int[Tensor, " t"]) -> Float[Tensor, "n t"]:
+        both = self.square_norm[:, None] + self.square_norm[rows]
+        product = (self.residual @ self.residual[rows].T).mul_(self.points @ self.points[rows].T)
         return square_distance(both, product, self.points.shape[1] + self.residual.shape[1])

@@ -1,4 +1,4 @@
-"""Ask where passes with dropout contradict each other."""
+"""Ask where passes with dropout disagree."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.score import ScoreSelector
+from lightning_diffal.selectors.base import ScoreSelector
 from lightning_diffal.selectors.snapshot import Snapshot, require
 from lightning_diffal.selectors.uncertainty import entropy
 
@@ -16,10 +16,10 @@ from lightning_diffal.selectors.uncertainty import entropy
 @skip_type_check
 @dataclass(frozen=True, kw_only=True)
 class BALDSelector(ScoreSelector):
-    """Ask where a label would tell most about the weights: the highest mutual information.
+    """Ask where label and weights have the highest mutual information.
 
-    I = H(p̄) - (1/S) Σ_s H(p_s) over S passes p_s with mean p̄, H the entropy in nats. High where each pass is sure and
-    they disagree; low where all of them are torn, since no label would help there.
+    I = H(p̄) - (1/S) Σ_s H(p_s) over S passes p_s with mean p̄, H the entropy in nats. High where each pass is confident
+    and they disagree; low where every pass is uncertain, since no label would help there.
 
     Needs `passes` stochastic passes. Cost: O(n c) beside the passes.
     Reference: Houlsby et al., 1112.5745; with dropout Gal, Islam & Ghahramani, 1703.02910.

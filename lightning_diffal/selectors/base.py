@@ -1,99 +1,154 @@
-"""Who chooses, and what is answered."""
+"""What a selector is: the base classes, and how any callable becomes one."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from types import FunctionType
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from lightning_diffal.arguments import skip_type_check
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors.query import Query, take_lowest
 from lightning_diffal.selectors.snapshot import Snapshot
 
-# Asked for the classes of points by their indices. They may come as a tensor or as a list of integers.
+# Called with the indices of points, returns their classes, as a tensor or as integers.
 Answer: TypeAlias = Callable[[Tensor], Tensor | Iterable[int]]
 
-# What a selector may say it needs; nothing else is computed.
+# What a selector may need; nothing else is computed.
 NEEDS = frozenset({"embeddings", "logits", "stochastic"})
 
 
-@dataclass(frozen=True, eq=False)
-class Query:
-    """The points to ask about, in the order they were chosen."""
+class Selector(ABC):
+    """Chooses the points to ask about. A selector of your own implements `__call__`; the rest has defaults.
 
-    indices: Int[Tensor, " b"]
-    scores: Float[Tensor, " b"]
-    """What the choice was made by, when it was made; lower was chosen first."""
-    reached: Bool[Tensor, " b"]
-    """Whether a label had reached the point: False explores, True refines."""
-    unreached: int | None = None
-    """How many unlabeled points no label had reached before this query; None where that is not counted."""
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    @staticmethod
-    def empty(like: Float[Tensor, "..."]) -> "Query":
-        """No points, with scores of the type and device of `like`."""
-        nothing = like.new_empty(0)
-        return Query(nothing.long(), nothing, nothing.bool())
-
-    @staticmethod
-    def joined(parts: Sequence["Query"], unreached: int | None = None) -> "Query":
-        """One query after another."""
-        return Query(
-            torch.cat([part.indices for part in parts]),
-            torch.cat([part.scores for part in parts]),
-            torch.cat([part.reached for part in parts]),
-            unreached,
-        )
-
-
-@runtime_checkable
-class Selector(Protocol):
-    """Who chooses. A plain function `(snapshot, size) -> indices` is one too.
-
-    `needs` names what is computed for it, of {"embeddings", "logits", "stochastic"}. The keywords are passed to those
-    who take them: `answer` gives the classes of chosen points during the query, `generator` is seeded by run and round,
-    `timer` draws a bar.
+    A plain function `(snapshot, size) -> indices` may be given wherever a selector is expected: see `as_selector`.
     """
 
     @property
-    def needs(self) -> frozenset[str]: ...
+    def needs(self) -> frozenset[str]:
+        """What is computed for the snapshot, of {"embeddings", "logits", "stochastic"}."""
+        return frozenset({"embeddings", "logits"})
 
-    def __call__(self, snapshot: Snapshot, size: int, *args: Any, **keywords: Any) -> Query: ...
+    @property
+    def passes(self) -> int | None:
+        """How many stochastic forward passes, if it needs "stochastic"."""
+        return None
+
+    @property
+    def asks_during_query(self) -> bool:
+        """Whether it calls `answer`, and so may get labels before the query is complete."""
+        return False
+
+    def check_pool(self, num_points: int) -> None:
+        """Raise a ValueError if this selector cannot choose from a pool of this size. Called before the first fit."""
+        return
+
+    @abstractmethod
+    def __call__(
+        self,
+        snapshot: Snapshot,
+        size: int,
+        *,
+        answer: Answer | None = None,
+        generator: torch.Generator | None = None,
+        timer: StageTimer | None = None,
+    ) -> Query:
+        """Choose `size` unlabeled points, or all if fewer are left.
+
+        Args:
+            answer: Gives the classes of chosen points during the query, by their indices.
+            generator: The source of randomness, seeded by run and round. None means one seeded with 0.
+            timer: Times the stages of the query and draws their progress.
+        """
 
 
-# What a user may pass: the answer of a function need not be a whole Query.
+class ScoreSelector(Selector):
+    """Asks where `score` is lowest. A selector of your own implements `score`, and says what it `needs`."""
+
+    @abstractmethod
+    def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
+        """A number for every point of the pool, labeled ones included; the lowest are asked first."""
+
+    def __call__(
+        self,
+        snapshot: Snapshot,
+        size: int,
+        *,
+        answer: Answer | None = None,
+        generator: torch.Generator | None = None,
+        timer: StageTimer | None = None,
+    ) -> Query:
+        timer = timer or StageTimer()
+        scores = self.score(snapshot, timer)
+        with timer.stage("query"):
+            return take_lowest(scores, snapshot.unlabeled, size)
+
+
+# What a user may pass as a selector. A function may return indices instead of a Query.
 AnySelector: TypeAlias = Selector | Callable[..., Query | Tensor | Sequence[int]]
 
 
-def needs_of(selector: AnySelector) -> frozenset[str]:
-    """What a selector says it needs; one that says nothing gets what a single pass gives."""
-    needs = getattr(selector, "needs", {"embeddings", "logits"})
-    if isinstance(needs, str) or not set(needs) <= NEEDS:
-        raise ValueError(f"{selector!r}.needs is {needs!r}: a set of strings of {sorted(NEEDS)} is needed.")
-    return frozenset(needs)
+class CallableSelector(Selector):
+    """A callable that is no `Selector`, with the attributes of one that it declares and the defaults of the others."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        parameters = inspect.signature(function).parameters
+        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        self.keywords = {name for name in ("answer", "generator", "timer") if takes_all or name in parameters}
+
+    @property
+    @skip_type_check  # `as_selector` checks it
+    def needs(self) -> frozenset[str]:
+        needs: Any = getattr(self.function, "needs", super().needs)
+        return cast("frozenset[str]", needs if isinstance(needs, str) else frozenset(needs))
+
+    @property
+    def passes(self) -> int | None:
+        passes: int | None = getattr(self.function, "passes", None)
+        return passes
+
+    @property
+    def asks_during_query(self) -> bool:
+        return "answer" in self.keywords
+
+    def check_pool(self, num_points: int) -> None:
+        getattr(self.function, "check_pool", super().check_pool)(num_points)
+
+    def __repr__(self) -> str:
+        """The name of a function, the repr of another object."""
+        name = getattr(self.function, "__qualname__", None)
+        return repr(self.function) if name is None else f"{self.function.__module__}.{name}"
+
+    def __call__(self, snapshot: Snapshot, size: int, **keywords: Any) -> Any:
+        """A Query, or what `choose` can make one of."""
+        return self.function(snapshot, size, **{name: keywords.get(name) for name in self.keywords})
 
 
-def parameters_of(selector: AnySelector) -> Mapping[str, inspect.Parameter]:
-    """What a selector can be called with."""
-    call = type(selector).__call__
-    if not isinstance(call, FunctionType) or hasattr(selector, "__wrapped__"):
-        return inspect.signature(selector).parameters
-    return parameters_of_call(call)
+@skip_type_check
+def as_selector(selector: AnySelector, caller: str = "as_selector") -> Selector:
+    """The selector itself, or one that calls a function or another callable object.
+
+    A callable is passed those of the keywords `answer`, `generator` and `timer` that its signature takes. Its `needs`,
+    `passes` and `check_pool` count if it has them.
+    """
+    if not callable(selector):
+        raise ValueError(
+            f"{caller}(selector={selector!r}): a selector or a function (snapshot, size) -> indices is needed."
+        )
+    made = selector if isinstance(selector, Selector) else CallableSelector(selector)
+    if isinstance(made.needs, str) or not set(made.needs) <= NEEDS:
+        raise ValueError(f"{selector!r}.needs is {made.needs!r}: a set of strings of {sorted(NEEDS)} is needed.")
+    return made
 
 
-@lru_cache
-def parameters_of_call(call: FunctionType) -> Mapping[str, inspect.Parameter]:
-    """Looked up once for a class, which takes as long as drawing a hundred points of ten thousand."""
-    return inspect.signature(call).parameters
+def default_generator(device: torch.device) -> torch.Generator:
+    """What a selector draws from if it is given no generator."""
+    return torch.Generator(device).manual_seed(0)
 
 
 @skip_type_check
@@ -106,46 +161,36 @@ def choose(
     generator: torch.Generator,
     timer: StageTimer,
 ) -> Query:
-    """Ask a selector for `size` points, or all that are left, and refuse what is not that many unlabeled ones."""
+    """Ask a selector for `size` points, or all that are left, and refuse anything but that many unlabeled ones."""
     size = min(size, snapshot.num_unlabeled)
     if size == 0:
-        return unscored(snapshot.labeled[:0])
-    extras: dict[str, Any] = {"answer": answer, "generator": generator, "timer": timer}
-    parameters = parameters_of(selector)
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        extras = {name: value for name, value in extras.items() if name in parameters}
-    given = selector(snapshot, size, **extras)
-    indices = indices_of(given, snapshot.labels.device)
+        return Query.of(snapshot.labeled[:0])
+    selector = as_selector(selector)
+    given: Any = selector(snapshot, size, answer=answer, generator=generator, timer=timer)
+    indices = as_indices(given.indices if isinstance(given, Query) else given, snapshot.labels.device)
     if indices is None:
         raise ValueError(
-            f"selector={selector!r} answered {type(given).__name__}: a tensor or a list of {size} indices is needed, "
+            f"selector={selector!r} returned {type(given).__name__}: a tensor or a list of {size} indices is needed, "
             "whole numbers, or a Query of them."
         )
-    places = indices.flatten().tolist()
-    inside = not places or 0 <= min(places) <= max(places) < len(snapshot.labels)
-    fresh = inside and set(snapshot.labels[indices].flatten().tolist()) <= {UNLABELED}
-    if indices.shape != (size,) or not fresh or len(set(places)) != size:
-        what = "an index outside the pool" if not inside else "labeled points" if not fresh else "points twice"
+    listed = indices.flatten().tolist()
+    inside = not listed or 0 <= min(listed) <= max(listed) < len(snapshot.labels)
+    unlabeled = inside and bool((snapshot.labels[indices] == UNLABELED).all())
+    if indices.shape != (size,) or not unlabeled or len(set(listed)) != size:
+        what = "an index outside the pool" if not inside else "labeled points" if not unlabeled else "points twice"
         what = f"{tuple(indices.shape)} indices" if indices.shape != (size,) else what
         raise ValueError(
             f"selector={selector!r} chose {what}: {size} different unlabeled points of the {len(snapshot.labels)} "
             f"in the pool are needed."
         )
-    return given if isinstance(given, Query) else unscored(indices)
+    return given if isinstance(given, Query) else Query.of(indices)
 
 
-def indices_of(given: Any, device: torch.device) -> Tensor | None:
-    """What a selector answered with, as whole numbers; None if it is something else."""
-    named = given.indices if isinstance(given, Query) else given
+def as_indices(given: Any, device: torch.device) -> Tensor | None:
+    """Whole numbers as a tensor; None if they are something else."""
     try:
-        points = torch.as_tensor(named, device=device)
+        indices = torch.as_tensor(given, device=device)
     except (TypeError, ValueError, RuntimeError):
         return None
-    whole = not (points.dtype.is_floating_point or points.dtype.is_complex or points.dtype == torch.bool)
-    return points.long() if whole or points.numel() == 0 else None
-
-
-def unscored(indices: Int[Tensor, " b"]) -> Query:
-    """A query of a selector that only names points."""
-    nothing = torch.full(indices.shape, float("nan"), device=indices.device)
-    return Query(indices, nothing, torch.ones_like(indices, dtype=torch.bool))
+    whole = not (indices.dtype.is_floating_point or indices.dtype.is_complex or indices.dtype == torch.bool)
+    return indices.long() if whole or indices.numel() == 0 else None

@@ -1,6 +1,7 @@
 """The method of the paper: ask where the diffused labels are closest to zero, a mini-batch at a time."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -13,8 +14,9 @@ from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph, ch
 from lightning_diffal.labels import UNLABELED, check_labels, check_probabilities
 from lightning_diffal.numerics.precision import wide_dtype
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import Answer, Query
-from lightning_diffal.selectors.mini_batches import Chooser
+from lightning_diffal.selectors.base import Answer, ScoreSelector
+from lightning_diffal.selectors.mini_batches import MiniBatchChooser
+from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot, require
 
 STATE_BYTES = 2**32
@@ -36,15 +38,13 @@ def batch_query(
     state_bytes: int = STATE_BYTES,
     progress: Progress = iter,
 ) -> Query:
-    """Choose the `size` unlabeled points whose labels would teach most.
+    """Choose the `size` unlabeled points whose labels are most informative.
 
     R = ⌈size / mini_batch⌉ times: let the labels known so far diffuse T steps (`diffuse`), take the points with the
-    smallest min_c |χ_c|, learn their labels, go on. Points that no label reaches come first, those of the largest
+    smallest min_c |χ_c|, add their labels, repeat. Points that no label reaches come first, those of the largest
     influence Σ_j W_ij before the others; ties go to the lower index. Fewer unlabeled points than `size`: all of them.
 
     Args:
-        graph: Several ranks may share its rows out. All then give the same arguments and get the same query, which is
-            that of one process.
         labels: Class of each node, -1 where unknown.
         size: B, the points to choose.
         mini_batch: P, the points chosen between two diffusions. Small ones are more diverse, and slower.
@@ -60,12 +60,8 @@ def batch_query(
         progress: Wraps the loop over mini-batches; `tqdm.tqdm` draws a bar.
 
     Cost: while points are unreached, O(T · edges) for all choices together. Then O(T · edges · c) once, O(n) a
-    mini-batch, and O(k · c) for each node that a new label reaches within T steps. Memory: `state_bytes` and 60 bytes
-    an edge.
-    Of W ranks each holds its own rows, a W-th of that, the labels, and `Ranks.piece_bytes` of what others have. For
-    each mini-batch it sends 16 (P + 1) (W - 1) bytes to agree on points to explore, as many on points to refine, and
-    at most 2¹⁶ + 8 (W - 1) f for each of T - 1 steps back from their labels, f the most rows that a rank enters; and
-    when it refines, what T steps of `Walk` do once, and what `KeptStates` says for each mini-batch.
+    mini-batch, and O(k · c) for each node that a new label reaches within T steps; c are the classes that have a label.
+    Memory: `state_bytes` and 60 bytes an edge.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, Algorithm 1 and appendix B.
     """
     check_labels("batch_query", labels, graph.num_nodes, num_classes, graph.device)
@@ -78,27 +74,29 @@ def batch_query(
     if soft_labels is not None:
         check_probabilities("batch_query", soft_labels, graph.num_nodes, num_classes, graph.device)
 
-    chooser = Chooser(graph, labels.long(), num_classes, steps, soft_labels, state_bytes)
     size = min(size, int((labels == UNLABELED).sum()))
-    chosen, unreached = [Query.empty(graph.weight)], chooser.unreached()
+    # A predicted class has a label already, or is 0.
+    new_classes = 1 if answer is None else size
+    chooser = MiniBatchChooser(graph, labels.long(), num_classes, steps, soft_labels, state_bytes, new_classes)
+    queries, unreached = [Query.empty(graph.weight)], chooser.num_unreached()
     for start in progress(range(0, size, mini_batch)):
         query = chooser.choose(min(mini_batch, size - start))
-        chosen.append(query)
+        queries.append(query)
         # Counted before the answers, as in appendix B.3: the points that this mini-batch was chosen from.
-        shrink = shrink_below is not None and chooser.unreached() < shrink_below * graph.num_nodes
-        told = None if answer is None else ask(answer, query, num_classes)
+        shrink = shrink_below is not None and chooser.num_unreached() < shrink_below * graph.num_nodes
+        classes = chooser.predicted_class(query) if answer is None else ask(answer, query, num_classes)
         if start + mini_batch >= size:
-            continue  # nobody asks after the last; a break would leave a bar one short
-        chooser.learn(query.indices, chooser.likeliest(query) if told is None else told)
+            continue  # no choice follows; a break would leave a bar one short
+        chooser.add_labels(query.indices, classes)
         if shrink and chooser.steps > 1:
             chooser.set_steps(chooser.steps - 1)
-    return Query.joined(chosen, unreached)
+    return Query.cat(queries, unreached)
 
 
 @skip_type_check
-def check_shrink_below(caller: str, share: float | None) -> None:
-    if share is not None and not (isinstance(share, (int, float)) and 0 <= share <= 1):
-        raise ValueError(f"{caller}(shrink_below={share!r}): a share of the pool in [0, 1] is needed, or None.")
+def check_shrink_below(caller: str, fraction: float | None) -> None:
+    if fraction is not None and not (isinstance(fraction, (int, float)) and 0 <= fraction <= 1):
+        raise ValueError(f"{caller}(shrink_below={fraction!r}): a share of the pool in [0, 1] is needed, or None.")
 
 
 @skip_type_check
@@ -118,10 +116,10 @@ def ask(answer: Answer, query: Query, num_classes: int) -> Int[Tensor, " b"]:
 
 @skip_type_check
 @dataclass(frozen=True, kw_only=True)
-class DiffusionSelector:
+class DiffusionSelector(ScoreSelector):
     """Ask where the diffused labels are closest to zero: the method of the paper, from embeddings to a query.
 
-    argmin_i min_c |χ_ic| after T steps of χ ← M χ with the labels held fast, a mini-batch at a time; before that, the
+    argmin_i min_c |χ_ic| after T steps of χ ← M χ with labels held fixed, a mini-batch at a time; before that, the
     points no label reaches, largest Σ_j W_ij first. `build_graph` has W, `diffuse` has χ, `batch_query` the choice.
 
     Args:
@@ -129,9 +127,9 @@ class DiffusionSelector:
         neighbors: K of the graph. By default ⌈2 ln n⌉.
         steps: T of the diffusion. By default round(log_K n).
         soft_start: Unlabeled points start from the model's probabilities, 2f(x) - 1, in every query after the first
-            (appendix B.2). The first one starts from zero, for the first model knows little.
+            (appendix B.2). The first one starts from zero, since the first model is poor.
         shrink_below: δ of appendix B.3.
-        backend: Who searches the neighbors.
+        backend: The nearest-neighbor search.
 
     Needs embeddings, and logits for a soft start. Cost: `build_graph` once, then `batch_query`.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning (2003.10339), Algorithm 1.
@@ -143,6 +141,7 @@ class DiffusionSelector:
     soft_start: bool = False
     shrink_below: float | None = None
     backend: Backend = "auto"
+    asks_during_query: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("DiffusionSelector", "mini_batch", self.mini_batch)
@@ -152,24 +151,30 @@ class DiffusionSelector:
         check_shrink_below("DiffusionSelector", self.shrink_below)
         check_backend("DiffusionSelector", self.backend)
 
-    def check_pool(self, points: int) -> None:
+    def check_pool(self, num_points: int) -> None:
         """Refuse a pool that this selector could not choose from, before a model is trained on it."""
-        check_neighbors("DiffusionSelector", self.neighbors, points)
+        check_neighbors("DiffusionSelector", self.neighbors, num_points)
 
     @property
     def needs(self) -> frozenset[str]:
         return frozenset({"embeddings", "logits"} if self.soft_start else {"embeddings"})
 
     def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
-        """The place of each point in the order of the criterion, before anything is answered; infinite if labeled."""
-        everyone = max(1, snapshot.num_unlabeled)
-        order = replace(self, mini_batch=everyone)(snapshot, everyone, timer=timer).indices
-        place = torch.full_like(snapshot.labels, float("inf"), dtype=wide_dtype(snapshot.labels.device))
-        place[order] = torch.arange(len(order), device=order.device).to(place.dtype)
-        return place
+        """The position of each point in the order of the criterion, before any answer; infinite if labeled."""
+        size = max(1, snapshot.num_unlabeled)
+        order = replace(self, mini_batch=size)(snapshot, size, timer=timer).indices
+        position = torch.full_like(snapshot.labels, float("inf"), dtype=wide_dtype(snapshot.labels.device))
+        position[order] = torch.arange(len(order), device=order.device).to(position.dtype)
+        return position
 
     def __call__(
-        self, snapshot: Snapshot, size: int, *, answer: Answer | None = None, timer: StageTimer | None = None
+        self,
+        snapshot: Snapshot,
+        size: int,
+        *,
+        answer: Answer | None = None,
+        generator: torch.Generator | None = None,
+        timer: StageTimer | None = None,
     ) -> Query:
         timer = timer or StageTimer()
         soft = self.soft_start and snapshot.queries_before > 0

@@ -1,4 +1,4 @@
-"""Ask where the labels have lent the fewest votes, or contradicting ones."""
+"""Ask where few labels are near, or labels of different classes."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +13,7 @@ from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
 from lightning_diffal.graph.reorder import in_memory, renumbered
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.score import ScoreSelector
+from lightning_diffal.selectors.base import ScoreSelector
 from lightning_diffal.selectors.snapshot import Snapshot
 
 # Labels propagated together.
@@ -25,13 +25,13 @@ COLUMNS = 16
 class DirichletSelector(ScoreSelector):
     """Ask where a Dirichlet distribution over the classes, fed by the labels nearby, varies most.
 
-    Each label j lends votes to all points: p_j solves (L + τ) p_j = δ_j - 1/n, shifted to a minimum of 0 and scaled to
+    Each label j gives votes to all points: p_j solves (L + τ) p_j = δ_j - 1/n, shifted to a minimum of 0 and scaled to
     1 at j. With α_ic = α₀ + Σ_{j of class c} p_j(i) and β = Σ_c α_c the variance Σ_c Var(c) is
-    (1 - Σ_c α_c² / β²) / (1 + β): high where few votes have come, or votes for several classes.
+    (1 - Σ_c α_c² / β²) / (1 + β): high where there are few votes, or votes for several classes.
 
     Args:
         neighbors: K of the graph, which is made symmetric. By default ⌈2 ln n⌉.
-        tau: τ > 0: how soon votes fade with the distance.
+        tau: τ > 0: how fast votes decay with the distance.
         prior: α₀ > 0, the votes for every class where no label is near.
 
     Needs embeddings. Cost: `build_graph`, then a system by conjugate gradients for every label, O(edges) a round each:
@@ -52,8 +52,8 @@ class DirichletSelector(ScoreSelector):
             if not value > 0:
                 raise ValueError(f"DirichletSelector({name}={value!r}): a positive number is needed.")
 
-    def check_pool(self, points: int) -> None:
-        check_neighbors("DirichletSelector", self.neighbors, points)
+    def check_pool(self, num_points: int) -> None:
+        check_neighbors("DirichletSelector", self.neighbors, num_points)
 
     def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
         graph = snapshot.symmetric_graph(self.neighbors, timer)
@@ -64,17 +64,17 @@ class DirichletSelector(ScoreSelector):
 
 
 def votes(graph: NeighborGraph, labels: Int[Tensor, " n"], num_classes: int, tau: float) -> Float[Tensor, "n c"]:
-    """What the labels of each class lend to every point."""
+    """The votes Σ_{j of class c} p_j(i) of each class for every point."""
     order, _ = in_memory(graph)
     labels, laplacian = labels[order], Laplacian(renumbered(graph, order))
-    lent = torch.zeros_like(laplacian.degree).repeat(1, num_classes)
+    total = torch.zeros_like(laplacian.degree).repeat(1, num_classes)
     for sources in (labels != UNLABELED).nonzero()[:, 0].split(COLUMNS):
         column = torch.arange(len(sources), device=labels.device)
         right = torch.zeros_like(laplacian.degree).repeat(1, len(sources))
         right[sources, column] = 1
-        # The -1/n only shifts the solution by a constant, which the minimum takes off again.
+        # The -1/n only shifts the solution by a constant, which subtracting the minimum removes.
         reach = laplacian.solve(right, tau)
         reach -= reach.amin(dim=0)
         of_class = torch.nn.functional.one_hot(labels[sources].long(), num_classes).to(reach.dtype)
-        lent += (reach / reach[sources, column]) @ of_class
-    return torch.empty_like(lent).index_copy_(0, order, lent)
+        total += (reach / reach[sources, column]) @ of_class
+    return torch.empty_like(total).index_copy_(0, order, total)

@@ -1,4 +1,4 @@
-"""Take a batch from any score, without neighbors in it."""
+"""Take a batch from any score, without neighbors of each other."""
 
 from dataclasses import dataclass
 
@@ -9,44 +9,42 @@ from torch import Tensor
 from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import Query
-from lightning_diffal.selectors.score import Scores, in_order, take_lowest
+from lightning_diffal.selectors.base import Answer, ScoreSelector, Selector
+from lightning_diffal.selectors.query import Query, take_lowest
 from lightning_diffal.selectors.snapshot import Snapshot
 
 
 @skip_type_check
 @dataclass(frozen=True, kw_only=True)
-class LocalMaxSelector:
-    """Ask where a score is better than at all neighbors on the graph: a batch that does not ask the same thing twice.
+class LocalMaxSelector(Selector):
+    """Ask where a score is better than at all neighbors on the graph: a batch without redundant points.
 
     A point is a candidate if no unlabeled neighbor, in either direction, has a lower score; of equal scores the lower
-    index counts as lower. The best candidates are asked. If there are too few, they are set aside and the same is done
-    among the rest.
+    index counts as lower. The best candidates are asked. If there are too few, all are taken and the rest of the
+    pool is searched in the same way.
 
     Args:
-        of: Whose score it is, such as `EntropySelector()`, `PoissonSelector()` or `DiffusionSelector()`.
+        of: The selector whose score it is, such as `EntropySelector()`, `PoissonSelector()` or `DiffusionSelector()`.
         neighbors: K of the graph. By default ⌈2 ln n⌉.
 
     Needs embeddings and what the score needs. Cost: `build_graph`, that of the score, and O(edges), once as a rule.
     Reference: Chapman et al., 2307.10495, LocalMax.
     """
 
-    of: Scores
+    of: ScoreSelector
     neighbors: int | None = None
 
     def __post_init__(self) -> None:
-        if not callable(getattr(self.of, "score", None)):
+        if not isinstance(self.of, ScoreSelector):
             raise ValueError(
-                f"LocalMaxSelector(of={self.of!r}): a selector with a `score` of all points is needed, as a "
-                "ScoreSelector has."
+                f"LocalMaxSelector(of={self.of!r}): a selector with a `score` of all points is needed, a ScoreSelector."
             )
         if self.neighbors is not None:
             check_count("LocalMaxSelector", "neighbors", self.neighbors)
 
-    def check_pool(self, points: int) -> None:
-        check_neighbors("LocalMaxSelector", self.neighbors, points)
-        if hasattr(self.of, "check_pool"):
-            self.of.check_pool(points)
+    def check_pool(self, num_points: int) -> None:
+        check_neighbors("LocalMaxSelector", self.neighbors, num_points)
+        self.of.check_pool(num_points)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -54,10 +52,17 @@ class LocalMaxSelector:
 
     @property
     def passes(self) -> int | None:
-        """Those of the score."""
-        return getattr(self.of, "passes", None)
+        return self.of.passes
 
-    def __call__(self, snapshot: Snapshot, size: int, *, timer: StageTimer | None = None) -> Query:
+    def __call__(
+        self,
+        snapshot: Snapshot,
+        size: int,
+        *,
+        answer: Answer | None = None,
+        generator: torch.Generator | None = None,
+        timer: StageTimer | None = None,
+    ) -> Query:
         timer = timer or StageTimer()
         scores = self.of.score(snapshot, timer)
         graph = snapshot.symmetric_graph(self.neighbors, timer)
@@ -68,15 +73,15 @@ class LocalMaxSelector:
 def spread_lowest(scores: Float[Tensor, " n"], unlabeled: Int[Tensor, " u"], size: int, graph: NeighborGraph) -> Query:
     """The lowest scores among those that are lower than at all neighbors."""
     size = min(size, len(unlabeled))
-    behind = len(scores)
-    rank = torch.full_like(graph.crow[:-1], behind)
+    last = len(scores)  # of points that are labeled or chosen
+    rank = torch.full_like(graph.crow[:-1], last)
     rank[take_lowest(scores, unlabeled, len(unlabeled)).indices] = torch.arange(len(unlabeled), device=rank.device)
     chosen = unlabeled[:0]
     while len(chosen) < size:
-        lowest = (local_lowest(rank, graph) & (rank < behind)).nonzero()[:, 0]
+        lowest = (local_lowest(rank, graph) & (rank < last)).nonzero()[:, 0]
         chosen = torch.cat([chosen, lowest[rank[lowest].argsort()]])
-        rank[lowest] = behind
-    return in_order(chosen[:size], scores[chosen[:size]])
+        rank[lowest] = last
+    return Query.of(chosen[:size], scores[chosen[:size]])
 
 
 def local_lowest(rank: Int[Tensor, " n"], graph: NeighborGraph) -> Bool[Tensor, " n"]:

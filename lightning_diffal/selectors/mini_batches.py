@@ -1,25 +1,35 @@
-"""Explore while there are unreached points, then refine."""
+"""The choice of one mini-batch after another: unreached nodes first, then those with the smallest min_c |χ_c|."""
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.diffusion.reach import Reach
-from lightning_diffal.diffusion.scores import UNIT, KeptStates, RecomputedStates, States, in_units
+from lightning_diffal.diffusion.scores import (
+    UNIT,
+    IncrementalScores,
+    RecomputedScores,
+    Scores,
+    class_columns,
+    in_units,
+)
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.numerics.topk import lowest
-from lightning_diffal.selectors.base import Query
+from lightning_diffal.selectors.query import Query
 
-# Places in the order of influence looked at together.
-GLANCE = 1024
+# Nodes whose reach is read at a time, in the order of influence.
+CHUNK = 1024
 
 
-class Chooser:
-    """Chooses one mini-batch after another, and learns its labels in between.
+class MiniBatchChooser:
+    """Chooses one mini-batch after another; labels are added in between.
 
-    The unreached are chosen by influence, which does not change, and by reach, which needs no χ. So χ is computed only
-    when a mini-batch runs out of unreached points.
+    Unreached nodes are chosen by influence, which does not change, and by reach, which needs no χ. So χ is computed
+    only when a mini-batch runs out of unreached nodes.
+
+    Args:
+        max_new_classes: How many classes may get their first label between mini-batches.
     """
 
     def __init__(
@@ -30,126 +40,116 @@ class Chooser:
         steps: int,
         soft_labels: Float[Tensor, "n c"] | None,
         state_bytes: int,
+        max_new_classes: int,
     ) -> None:
         self.graph, self.labels, self.num_classes, self.steps = graph, labels.clone(), num_classes, steps
         self.soft_labels, self.state_bytes = soft_labels, state_bytes
-        self.states: States | None = None
-        # With a soft start every node has mass, and there is nothing to explore.
-        self.explorer = None if soft_labels is not None else Explorer(graph, labels, steps)
+        columns = len(class_columns(labels, num_classes, soft_labels is not None))
+        self.max_classes = min(num_classes, columns + max_new_classes)
+        self.scores: Scores | None = None
+        # With a soft start every node has mass, and none is unreached.
+        self.unreached = None if soft_labels is not None else UnreachedNodes(graph, labels, steps)
 
     def choose(self, count: int) -> Query:
-        fresh = self.labels.new_empty(0) if self.explorer is None else self.explorer.choose(count)
-        if len(fresh) == count:
-            torn = fresh[:0]
+        explored = self.labels.new_empty(0) if self.unreached is None else self.unreached.most_influential(count)
+        if len(explored) == count:
+            refined = explored[:0]
             scores = self.graph.weight.new_zeros(count)
         else:
-            torn, torn_scores = self.most_torn(count - len(fresh), fresh)
-            scores = torch.cat([torch.zeros_like(fresh, dtype=torn_scores.dtype), torn_scores])
-        reached = torch.arange(count, device=self.labels.device) >= len(fresh)
-        return Query(torch.cat([fresh, torn]), scores.to(self.graph.weight.dtype), reached)
+            refined, refined_scores = self.smallest_min_abs_chi(count - len(explored), explored)
+            scores = torch.cat([torch.zeros_like(explored, dtype=refined_scores.dtype), refined_scores])
+        reached = torch.arange(count, device=self.labels.device) >= len(explored)
+        return Query(torch.cat([explored, refined]), scores.to(self.graph.weight.dtype), reached)
 
-    def most_torn(self, count: int, besides: Int[Tensor, " u"]) -> tuple[Int[Tensor, " b"], Float[Tensor, " b"]]:
-        """The nodes with the smallest min_c |χ_c|, smallest first, besides all that are unreached."""
-        if self.states is None:
-            self.states = self.new_states()
-        share, ranking = self.graph.share, self.states.ranking()
-        ranking[share.places(besides)] = float("inf")  # they are chosen now, as learning their labels will say again
-        rows = first_lowest(ranking, min(count, len(ranking)))
-        scores, nodes, _ = share.lowest(ranking[rows], rows, count)
-        return nodes, scores / UNIT
+    def smallest_min_abs_chi(
+        self, count: int, besides: Int[Tensor, " u"]
+    ) -> tuple[Int[Tensor, " b"], Float[Tensor, " b"]]:
+        """The nodes with the smallest min_c |χ_c|, smallest first, without those in `besides`, which are chosen."""
+        if self.scores is None:
+            self.scores = self.new_scores()
+        scores = self.scores.compute()
+        scores[besides] = float("inf")  # as adding their labels will do
+        nodes = lowest_in_order(scores, count)
+        return nodes, scores[nodes] / UNIT
 
-    def new_states(self) -> States:
-        # By the rank that owns most, so that all do the same.
-        needed = KeptStates.bytes_needed(self.graph.share.block, self.num_classes, self.steps)
-        if needed <= self.state_bytes:
-            return KeptStates(self.graph, self.labels, self.num_classes, self.steps, self.soft_labels)
-        return RecomputedStates(
-            self.graph, self.labels, self.num_classes, self.steps, self.soft_labels, self.state_bytes
-        )
+    def new_scores(self) -> Scores:
+        given = self.graph, self.labels
+        if IncrementalScores.bytes_needed(self.graph.num_nodes, self.max_classes, self.steps) <= self.state_bytes:
+            return IncrementalScores(*given, self.max_classes, self.steps, self.soft_labels)
+        return RecomputedScores(*given, self.num_classes, self.steps, self.soft_labels, self.state_bytes)
 
-    def likeliest(self, query: Query) -> Int[Tensor, " b"]:
-        """The class with the largest χ for each chosen point, the lowest of equal ones; 0 where nothing has arrived."""
+    def predicted_class(self, query: Query) -> Int[Tensor, " b"]:
+        """The class with the largest χ for each chosen point, the lowest of equal ones; 0 where no label reaches."""
         classes = torch.zeros_like(query.indices)
-        if self.states is not None and bool(query.reached.any()):
-            classes[query.reached] = self.states.likeliest(query.indices[query.reached])
+        if self.scores is not None and bool(query.reached.any()):
+            classes[query.reached] = self.scores.predicted_class(query.indices[query.reached])
         return classes
 
-    def learn(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None:
+    def add_labels(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None:
         self.labels[nodes] = classes
-        if self.explorer is not None:
-            self.explorer.reach.add(nodes)
-        if self.states is not None:
-            self.states.learn(nodes, classes)
+        if self.unreached is not None:
+            self.unreached.reach.add_labels(nodes)
+        if self.scores is not None:
+            self.scores.add_labels(nodes, classes)
 
-    def unreached(self) -> int:
+    def num_unreached(self) -> int:
         """How many nodes no label had reached when the last choice was made, or before the first."""
-        return 0 if self.explorer is None else self.explorer.unreached
+        return 0 if self.unreached is None else self.unreached.count
 
     def set_steps(self, steps: int) -> None:
         self.steps = steps
-        if self.explorer is not None:
-            self.explorer.set_steps(steps)
-        if self.states is not None:
-            self.states.set_steps(steps)
+        if self.unreached is not None:
+            self.unreached.set_steps(steps)
+        if self.scores is not None:
+            self.scores.set_steps(steps)
 
 
-def first_lowest(ranking: Float[Tensor, " n"], count: int) -> Int[Tensor, " b"]:
-    """Where the `count` lowest stand, the lowest first, of equal ones the first."""
+def lowest_in_order(scores: Float[Tensor, " n"], count: int) -> Int[Tensor, " b"]:
+    """Where the `count` lowest scores are, lowest first; the lower index of equal ones."""
     if count == 1:
-        return ranking.argmin(dim=0, keepdim=True)  # the first of equal ones, by its documentation
-    if count == 0:
-        return ranking.argsort()[:0]
-    places = lowest(ranking[None], count)[0].sort().values
-    return places[ranking[places].argsort(stable=True)]
+        return scores.argmin(dim=0, keepdim=True)  # the first of equal ones, by its documentation
+    nodes = lowest(scores[None], count)[0].sort().values
+    return nodes[scores[nodes].argsort(stable=True)]
 
 
-class Explorer:
-    """Finds the unreached of the largest influence. Cost: O(n log n) once, then next to nothing a choice.
-
-    Each rank looks among its rows, and all agree on the best of what they found: 16 (b + 1) bytes to each other rank
-    for a choice of b.
-    """
+class UnreachedNodes:
+    """The nodes that no label reaches, by influence. Cost: O(n log n) once, then next to nothing a choice."""
 
     def __init__(self, graph: NeighborGraph, labels: Int[Tensor, " n"], steps: int) -> None:
-        self.share, self.reach = graph.share, Reach(graph, steps)
-        self.reach.add((labels != UNLABELED).nonzero()[:, 0])
-        self.reach.catch_up()
-        self.influence = in_units(graph.wide_influence)
+        self.reach = Reach(graph, steps)
+        self.reach.add_labels((labels != UNLABELED).nonzero()[:, 0])
+        self.reach.update()
         # Stable: of equal influence, the lower index first.
-        self.by_influence = self.influence.argsort(descending=True, stable=True)
-        self.unreached = self.share.ranks.sum(self.reach.unreached)
+        self.by_influence = in_units(graph.wide_influence).argsort(descending=True, stable=True)
+        self.count = self.reach.num_unreached
         self.start_over()
 
     def set_steps(self, steps: int) -> None:
-        """With fewer steps, nodes that were reached are not any more."""
+        """With fewer steps, nodes that were reached may be unreached again."""
         self.reach.set_steps(steps)
         self.start_over()
 
     def start_over(self) -> None:
-        self.passed = 0  # whoever stands before this place is reached
-        self.over = False
+        self.start = 0  # all nodes before this place are reached
+        self.exhausted = False
 
-    def choose(self, count: int) -> Int[Tensor, " b"]:
-        """At most `count` nodes that no label reaches, the largest influence first."""
-        if self.over:
-            self.unreached = 0
+    def most_influential(self, count: int) -> Int[Tensor, " b"]:
+        """At most `count` unreached nodes, the largest influence first."""
+        if self.exhausted:
+            self.count = 0
             return self.by_influence[:0]
-        self.reach.catch_up()
-        rows = self.look(count)
-        _, nodes, self.unreached = self.share.lowest(-self.influence[rows], rows, count, note=self.reach.unreached)
-        self.over = len(nodes) < count  # no more after these, and nobody needs to be asked again
-        return nodes
-
-    def look(self, count: int) -> Int[Tensor, " b"]:
-        """The same among the rows of this rank."""
+        self.reach.update()
+        self.count = self.reach.num_unreached
+        self.exhausted = self.count < count  # all that are left are chosen now
+        count = min(count, self.count)
         chosen = [self.by_influence[:0]]
-        missing, place = count, self.passed
-        while missing > 0 and place < len(self.by_influence):
-            rows = self.by_influence[place : place + max(GLANCE, count)]
-            rows = rows[~self.reach.reached(rows)][:missing]
-            place += max(GLANCE, count)
-            if missing == count and len(rows) == 0:
-                self.passed = place
-            chosen.append(rows)
-            missing -= len(rows)
+        place, missing = self.start, count
+        while missing > 0:
+            nodes = self.by_influence[place : place + CHUNK]
+            nodes = nodes[~self.reach.reached(nodes)][:missing]
+            place += CHUNK
+            if missing == count and len(nodes) == 0:
+                self.start = place
+            chosen.append(nodes)
+            missing -= len(nodes)
         return torch.cat(chosen)

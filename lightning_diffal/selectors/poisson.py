@@ -1,4 +1,4 @@
-"""Ask where Laplace learning, with weights raised near labels, has least to say."""
+"""Ask where Laplace learning with weights raised near labels has the smallest solution."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +13,7 @@ from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
 from lightning_diffal.graph.reorder import in_memory, renumbered
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.score import ScoreSelector
+from lightning_diffal.selectors.base import ScoreSelector
 from lightning_diffal.selectors.snapshot import Snapshot
 
 # Added to γ, whose lowest value is 0; the number is the authors'.
@@ -25,11 +25,11 @@ TAU_FLOOR = 1e-9
 @skip_type_check
 @dataclass(frozen=True, kw_only=True)
 class PoissonSelector(ScoreSelector):
-    """Ask where the solution of Poisson-reweighted Laplace learning is shortest: PWLL-τ with its norm criterion.
+    """Ask where the solution of Poisson-reweighted Laplace learning is smallest: PWLL-τ with its norm criterion.
 
     γ solves L γ = Σ_{j labeled} (δ_j - 1/n), shifted to be positive: large near labels. u solves (L_γ + τ) u = 0 on the
     unlabeled points with u = e_y on the labeled ones, L_γ the Laplacian of γ_i W_ij γ_j. The score is |u_i|: τ lets u
-    fall off with the distance from labels, so that unexplored points are the lowest. Where the graph has several
+    decay with the distance from labels, so that unexplored points are the lowest. Where the graph has several
     components the equation for γ has no solution; there each component is balanced by itself.
 
     Args:
@@ -53,8 +53,8 @@ class PoissonSelector(ScoreSelector):
         if not self.tau >= 0:
             raise ValueError(f"PoissonSelector(tau={self.tau!r}): a number of at least 0 is needed.")
 
-    def check_pool(self, points: int) -> None:
-        check_neighbors("PoissonSelector", self.neighbors, points)
+    def check_pool(self, num_points: int) -> None:
+        check_neighbors("PoissonSelector", self.neighbors, num_points)
 
     def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
         graph = snapshot.symmetric_graph(self.neighbors, timer)
@@ -77,7 +77,7 @@ def reweighted_laplace(
     laplacian = Laplacian(graph, poisson_weights(laplacian, component, known))
     classes = torch.arange(num_classes, device=labels.device)
     fixed = (labels[:, None] == classes).to(known.dtype)
-    solution = laplacian.solve(laplacian.walked(fixed), tau, free=1 - known[:, None])
+    solution = laplacian.solve(laplacian.weighted_sum(fixed), tau, free=1 - known[:, None])
     norm = (solution + fixed).square().sum(dim=1).sqrt()
     return torch.empty_like(norm).index_copy_(0, order, norm)
 

@@ -1,4 +1,4 @@
-"""Ask about the points whose surroundings hold most of what no label covers yet."""
+"""Ask about the points whose balls cover most points that no label covers yet."""
 
 import math
 from dataclasses import dataclass
@@ -13,25 +13,25 @@ from lightning_diffal.numerics.kmeans import kmeans
 from lightning_diffal.numerics.precision import full_float32, product_rounding, wide_dtype
 from lightning_diffal.numerics.sampling import some
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import Query
-from lightning_diffal.selectors.score import in_order
+from lightning_diffal.selectors.base import Answer, Selector, default_generator
+from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 
 # Distances held at a time, 8 bytes each, and how many of a row: such tiles stay in the cache.
 TILE_ENTRIES = 2**20
 TILE_WIDTH = 2**10
-# Points whose nearest stranger is looked for: the purity they give has a standard error of 0.5% at 95%.
-JUDGED = 2048
+# Points the purity is estimated on: a standard error of 0.5% at 95%.
+PURITY_SAMPLE = 2048
 
 
 @skip_type_check
 @dataclass(frozen=True, kw_only=True)
-class ProbCoverSelector:
+class ProbCoverSelector(Selector):
     """Ask about the point whose ball of radius δ holds most points that no labeled or chosen point's ball holds.
 
     argmax_i |{j uncovered : |x_i - x_j| ≤ δ}|, again and again; a greedy cover reaches 1 - 1/e of the best one. The
-    scores are these numbers, negative; ties go to the lower index. Counts need no edges: each point is counted once,
-    when the query begins, and taken off once, when it is covered.
+    scores are these numbers, negative; ties go to the lower index. No edges are stored: each point is counted once,
+    when the query begins, and subtracted once, when it is covered.
 
     Args:
         radius: δ. By default the largest for which a share `purity` of all balls lies within one cluster each, with as
@@ -42,7 +42,7 @@ class ProbCoverSelector:
             a candidate.
 
     Needs embeddings. Cost: O(n · min(n, counted) · d) at most twice, however many points are asked for; in float64,
-    since in float32 the small balls of a class that the network has drawn together would hold all of it. Memory: two
+    since float32 does not resolve distances within a tight class far from the origin. Memory: two
     copies of the embeddings, those in float64, and 8 MiB; nothing grows with the number of pairs.
     Reference: Yehuda, Dekel, Hacohen & Weinshall, 2205.11320, Algorithm 1.
     """
@@ -60,17 +60,24 @@ class ProbCoverSelector:
             raise ValueError(f"ProbCoverSelector(purity={self.purity!r}): a share between 0 and 1 is needed.")
 
     def __call__(
-        self, snapshot: Snapshot, size: int, *, generator: torch.Generator, timer: StageTimer | None = None
+        self,
+        snapshot: Snapshot,
+        size: int,
+        *,
+        answer: Answer | None = None,
+        generator: torch.Generator | None = None,
+        timer: StageTimer | None = None,
     ) -> Query:
         timer = timer or StageTimer()
+        generator = generator or default_generator(snapshot.labels.device)
         points = snapshot.points.to(wide_dtype(snapshot.labels.device))
         points = points - points.mean(dim=0)  # products are more exact around the origin
         radius = None if self.radius is None else math.ldexp(self.radius, -snapshot.exponent)
         with full_float32(points.device):
             if radius is None:
                 with timer.stage("radius"):
-                    home = kmeans(points, snapshot.num_classes, generator)
-                    radius = pure_radius(points, home, self.purity, generator)
+                    cluster = kmeans(points, snapshot.num_classes, generator)
+                    radius = pure_radius(points, cluster, self.purity, generator)
             counted = torch.arange(len(points), device=points.device)
             if len(points) > self.counted:
                 counted = some(self.counted, len(points), generator, points.device)
@@ -80,14 +87,14 @@ class ProbCoverSelector:
             cover.gain[snapshot.labeled] = -1
             size = min(size, len(snapshot.unlabeled))
             chosen, gains = cover.gain.new_empty(size), cover.gain.new_empty(size)
-            for place in timer.track_stage("query", range(size)):
+            for number in timer.track_stage("query", range(size)):
                 # argmax gives the first of equal ones, by its documentation.
                 best = cover.gain.argmax(dim=0, keepdim=True)
-                chosen[place] = best[0]
-                gains[place] = cover.gain[best[0]]
+                chosen[number] = best[0]
+                gains[number] = cover.gain[best[0]]
                 cover.add(best)
                 cover.gain[best] = -1
-        return in_order(chosen, -gains.to(snapshot.points.dtype))
+        return Query.of(chosen, -gains.to(snapshot.points.dtype))
 
 
 class Cover:
@@ -98,21 +105,21 @@ class Cover:
         # |x|² less what the rounding of |x|² + |y|² - 2x·y can make.
         self.square = points.square().sum(dim=1) * (1 - product_rounding(points.shape[1], points.dtype))
         self.gain = torch.zeros_like(counted[:1]).repeat(len(points))
-        everyone = torch.arange(len(points), device=points.device)
-        if len(counted) < len(everyone):
-            self.count(everyone, counted, 1)
+        all_rows = torch.arange(len(points), device=points.device)
+        if len(counted) < len(all_rows):
+            self.count(all_rows, counted, 1)
         else:
-            self.count_pairs(everyone)
+            self.count_pairs(all_rows)
 
     def add(self, centers: Int[Tensor, " b"]) -> None:
-        """Cover what the balls around `centers` hold, and take it off the counts of all balls that hold it too."""
+        """Cover what the balls around `centers` hold, and subtract it from the counts of all balls that hold it too."""
         held = torch.zeros_like(self.uncovered, dtype=torch.bool)
         for block in centers.split(max(1, TILE_ENTRIES // max(1, len(held)))):
             held |= self.within(self.uncovered, block, self.radius).any(dim=1)
         covered, self.uncovered = self.uncovered[held], self.uncovered[~held]
         near = torch.zeros_like(self.square, dtype=torch.bool)
         for block in centers.split(max(1, TILE_ENTRIES // len(near))):
-            # Whoever shares a point with a ball is at most two radii away; rounding must not lose one.
+            # Balls that share a point are at most two radii apart; rounding must not lose one.
             near |= self.within(slice(None), block, 2.001 * self.radius).any(dim=1)
         self.count(near.nonzero()[:, 0], covered, -1)
 
@@ -122,12 +129,12 @@ class Cover:
             for block in rows.split(TILE_ENTRIES // max(1, len(others))):
                 self.gain[block] += sign * self.within(block, others, self.radius).sum(dim=1).long()
 
-    def count_pairs(self, everyone: Int[Tensor, " n"]) -> None:
-        """Count everyone within the balls of everyone: who holds is held, so half of the pairs will do."""
-        for start in range(0, len(everyone), TILE_WIDTH):
-            others = everyone[start : start + TILE_WIDTH]
+    def count_pairs(self, all_rows: Int[Tensor, " n"]) -> None:
+        """Count all points within the balls of all points: distances are symmetric, so half of the pairs are enough."""
+        for start in range(0, len(all_rows), TILE_WIDTH):
+            others = all_rows[start : start + TILE_WIDTH]
             self.count(others, others, 1)
-            for block in everyone[start + TILE_WIDTH :].split(TILE_ENTRIES // len(others)):
+            for block in all_rows[start + TILE_WIDTH :].split(TILE_ENTRIES // len(others)):
                 held = self.within(block, others, self.radius)
                 self.gain[block] += held.sum(dim=1).long()
                 self.gain[others] += (torch.ones_like(held[:, 0]) @ held).long()  # three times as fast as a sum
@@ -135,24 +142,24 @@ class Cover:
     def within(self, rows: Int[Tensor, " r"] | slice, others: Int[Tensor, " m"], radius: float) -> Float[Tensor, "r m"]:
         """1 where x and y are at most `radius` apart: |x|² + |y|² - 2x·y ≤ δ², give or take the rounding of that.
 
-        In floating point, since sums of booleans are several times as slow.
+        In floating point, since sums of booleans are several times slower.
         """
         distance = torch.addmm(self.square[others], self.points[rows], self.points[others].T, alpha=-2)
         return distance.le_((radius**2 - self.square[rows])[:, None])
 
 
 def pure_radius(
-    points: Float[Tensor, "n d"], home: Int[Tensor, " n"], purity: float, generator: torch.Generator
+    points: Float[Tensor, "n d"], cluster: Int[Tensor, " n"], purity: float, generator: torch.Generator
 ) -> float:
     """The largest δ for which a ball around a share `purity` of the points holds points of one cluster only.
 
     A ball is pure up to the distance of the nearest point of another cluster, so δ is a quantile of those.
     """
-    judged = some(JUDGED, len(points), generator, points.device)
-    nearest = torch.full_like(points[judged, 0], float("inf"))
-    for start in range(0, len(points), max(1, TILE_ENTRIES // len(judged))):
-        part = slice(start, start + max(1, TILE_ENTRIES // len(judged)))
-        distance = torch.cdist(points[judged], points[part])
-        distance.masked_fill_(home[judged, None] == home[part], float("inf"))
+    sample = some(PURITY_SAMPLE, len(points), generator, points.device)
+    nearest = torch.full_like(points[sample, 0], float("inf"))
+    for start in range(0, len(points), max(1, TILE_ENTRIES // len(sample))):
+        part = slice(start, start + max(1, TILE_ENTRIES // len(sample)))
+        distance = torch.cdist(points[sample], points[part])
+        distance.masked_fill_(cluster[sample, None] == cluster[part], float("inf"))
         torch.minimum(nearest, distance.amin(dim=1), out=nearest)
-    return float(nearest.sort().values[len(judged) - math.ceil(purity * len(judged))])
+    return float(nearest.sort().values[len(sample) - math.ceil(purity * len(sample))])

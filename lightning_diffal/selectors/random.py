@@ -1,4 +1,4 @@
-"""Chance: what every other selector must beat."""
+"""Random sampling: the baseline of every other selector."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,20 +6,30 @@ from typing import ClassVar
 import torch
 
 from lightning_diffal.numerics.sampling import some
-from lightning_diffal.selectors.base import Query
-from lightning_diffal.selectors.score import in_order
+from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors.base import Answer, Selector, default_generator
+from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomSelector:
+class RandomSelector(Selector):
     """Ask about any points, all equally likely: each batch of b among the u unlabeled ones with chance 1 / C(u, b).
 
-    Needs nothing, and so costs no forward pass. Cost: one look at the labels.
+    Needs nothing, and so costs no forward pass. Cost: O(n).
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()
 
-    def __call__(self, snapshot: Snapshot, size: int, *, generator: torch.Generator) -> Query:
-        places = some(size, snapshot.num_unlabeled, generator, snapshot.labels.device)
-        return in_order(snapshot.unlabeled_at(places), torch.full(places.shape, float("nan"), device=places.device))
+    def __call__(
+        self,
+        snapshot: Snapshot,
+        size: int,
+        *,
+        answer: Answer | None = None,
+        generator: torch.Generator | None = None,
+        timer: StageTimer | None = None,
+    ) -> Query:
+        device = snapshot.labels.device
+        rows = some(size, snapshot.num_unlabeled, generator or default_generator(device), device)
+        return Query.of(snapshot.unlabeled[rows])

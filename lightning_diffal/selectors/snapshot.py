@@ -1,4 +1,4 @@
-"""What a selector is given: all that is known of the pool after a fit."""
+"""What a selector is given: labels, embeddings and model outputs of the pool after a fit."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import skip_type_check
-from lightning_diffal.distributed import ALONE, Ranks
+from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
-from lightning_diffal.labels import UNLABELED, check_labels, refuse_other_than_probabilities
+from lightning_diffal.labels import UNLABELED, check_labels, check_rows_are_probabilities
 from lightning_diffal.numerics.precision import magnitude, surely_finite, times_two_to
 from lightning_diffal.progress import StageTimer
 
 Part = TypeVar("Part")
 
 # Squares of numbers up to 2³⁰, or down to 2⁻³⁰, are far from the ends of float32, also when many are added up.
-HANDY = 30
+SAFE_EXPONENT = 30
 
 
 @dataclass(frozen=True, eq=False)
 class StochasticPasses:
-    """What several forward passes with only the dropout layers awake came to."""
+    """Means over several forward passes with only the dropout layers active."""
 
     probabilities: Float[Tensor, "n c"]
     """The mean of the passes' softmax."""
@@ -32,52 +32,52 @@ class StochasticPasses:
     """The mean of the passes' entropies, in nats."""
 
     def __post_init__(self) -> None:
-        leave_gradients_behind(self, "probabilities", "expected_entropy")
+        detach_fields(self, "probabilities", "expected_entropy")
 
 
 @skip_type_check
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Snapshot:
-    """What is known of the pool after a fit: all a selector may look at. All tensors are on one device.
+    """What is known of the pool after a fit, which is all a selector sees. All tensors are on one device.
 
-    It is checked here, once for all selectors: one row for each point, one column for each class, no NaN. What carries
-    gradients is kept without them.
+    It is checked here, once for all selectors: one row for each point, one column for each class, no NaN. Tensors are
+    detached.
     """
 
     labels: Int[Tensor, " n"]
-    """The class of each point, -1 where nobody has said it."""
+    """The class of each point, -1 where unlabeled."""
     num_classes: int
     embeddings: Float[Tensor, "n d"] | None = None
     """The penultimate layer of the network, if the selector needs "embeddings"."""
     logits: Float[Tensor, "n c"] | None = None
-    """What the classifier says before the softmax, if the selector needs "logits". They are taken as logits whatever
-    their values; -inf rules a class out."""
+    """The classifier's output before the softmax, if the selector needs "logits". They are taken as logits whatever
+    their values; -inf excludes a class."""
     stochastic: StochasticPasses | None = None
-    """The same from passes with dropout, if the selector needs "stochastic"."""
+    """Means over passes with dropout, if the selector needs "stochastic"."""
     queries_before: int = 0
     """How many queries this run has made."""
-    ranks: Ranks = ALONE
-    """The processes that have this same snapshot and choose from it together. All must choose alike."""
+    ranks: Ranks = SINGLE_PROCESS
+    """The processes that share the neighbor search of `build_graph`, each with this same snapshot."""
 
     def __post_init__(self) -> None:
-        leave_gradients_behind(self, "embeddings", "logits")
+        detach_fields(self, "embeddings", "logits")
         check_labels("Snapshot", self.labels, len(self.labels), self.num_classes, self.labels.device)
         if self.embeddings is not None:
-            self.check_rows("embeddings", self.embeddings, None)
-            refuse_rows("embeddings", self.embeddings, all_finite)
+            self.check_shape("embeddings", self.embeddings, None)
+            check_finite("embeddings", self.embeddings, finite_rows)
         if self.logits is not None:
-            self.check_rows("logits", self.logits, self.num_classes)
+            self.check_shape("logits", self.logits, self.num_classes)
             # A softmax is NaN where a logit is NaN or +inf, and where all of them are -inf.
-            refuse_rows("logits", self.logits, lambda logits: logits.amax(dim=1).isfinite())
+            check_finite("logits", self.logits, lambda logits: logits.amax(dim=1).isfinite())
         if self.stochastic is not None:
-            self.check_rows("stochastic.probabilities", self.stochastic.probabilities, self.num_classes)
-            refuse_rows("stochastic.probabilities", self.stochastic.probabilities, all_finite)
-            refuse_other_than_probabilities("Snapshot", "stochastic.probabilities", self.stochastic.probabilities)
+            self.check_shape("stochastic.probabilities", self.stochastic.probabilities, self.num_classes)
+            check_finite("stochastic.probabilities", self.stochastic.probabilities, finite_rows)
+            check_rows_are_probabilities("Snapshot", "stochastic.probabilities", self.stochastic.probabilities)
             expected_entropy = self.stochastic.expected_entropy[:, None]
-            self.check_rows("stochastic.expected_entropy", expected_entropy, 1)
-            refuse_rows("stochastic.expected_entropy", expected_entropy, all_finite)
+            self.check_shape("stochastic.expected_entropy", expected_entropy, 1)
+            check_finite("stochastic.expected_entropy", expected_entropy, finite_rows)
 
-    def check_rows(self, name: str, part: Tensor, width: int | None) -> None:
+    def check_shape(self, name: str, part: Tensor, width: int | None) -> None:
         """Refuse a part that is not one row of numbers for each label, on the same device."""
         fits = part.ndim == 2 and len(part) == len(self.labels) and (width is None or part.shape[1] == width)
         if not fits or part.shape[1] == 0 or not part.dtype.is_floating_point:
@@ -96,32 +96,27 @@ class Snapshot:
     def unlabeled(self) -> Int[Tensor, " u"]:
         return (self.labels == UNLABELED).nonzero().flatten()
 
-    @cached_property
+    @property
     def num_unlabeled(self) -> int:
-        return len(self.labels) - len(self.labeled)
-
-    def unlabeled_at(self, places: Int[Tensor, " b"]) -> Int[Tensor, " b"]:
-        """`unlabeled[places]`, without a list of them all: there are many, and few labeled ones to step over."""
-        unlabeled_before = self.labeled - torch.arange(len(self.labeled), device=self.labels.device)
-        return places + torch.searchsorted(unlabeled_before, places, right=True)
+        return len(self.unlabeled)
 
     @property
     def probabilities(self) -> Float[Tensor, "n c"]:
-        return softmax(require(self.logits, "logits"))
+        return at_least_float32(require(self.logits, "logits")).softmax(dim=1)
 
     @property
     def points(self) -> Float[Tensor, "n d"]:
         """The embeddings, in float32 if they came in half precision, divided by 2 to the `exponent`."""
-        return times_two_to(-self.exponent, in_full(require(self.embeddings, "embeddings")))
+        return times_two_to(-self.exponent, at_least_float32(require(self.embeddings, "embeddings")))
 
     @cached_property
     def exponent(self) -> int:
         """0, unless the embeddings are so large or small that their squares would overflow or vanish."""
-        exponent = magnitude(in_full(require(self.embeddings, "embeddings")))
-        return exponent if abs(exponent) > HANDY else 0
+        exponent = magnitude(at_least_float32(require(self.embeddings, "embeddings")))
+        return exponent if abs(exponent) > SAFE_EXPONENT else 0
 
     def symmetric_graph(self, neighbors: int | None, timer: StageTimer) -> NeighborGraph:
-        """The graph of the points, whole on every rank. Built once, however many selectors ask for it."""
+        """The symmetric graph of the embeddings. Built once, however many selectors need it."""
         if neighbors not in self.graphs:
             with timer.stage("graph"):
                 graph = build_graph(
@@ -130,7 +125,7 @@ class Snapshot:
                     symmetric=True,
                     progress=timer.track,
                     ranks=self.ranks,
-                ).gathered()
+                )
             self.graphs[neighbors] = graph
         return self.graphs[neighbors]
 
@@ -139,18 +134,18 @@ class Snapshot:
         return {}
 
 
-def leave_gradients_behind(parts: object, *names: str) -> None:
+def detach_fields(parts: object, *names: str) -> None:
     for name in names:
         part = getattr(parts, name)
         if isinstance(part, Tensor) and part.requires_grad:
-            object.__setattr__(parts, name, part.detach())  # frozen for others
+            object.__setattr__(parts, name, part.detach())  # the dataclass is frozen
 
 
-def all_finite(part: Float[Tensor, "n m"]) -> Bool[Tensor, " n"]:
+def finite_rows(part: Float[Tensor, "n m"]) -> Bool[Tensor, " n"]:
     return part.isfinite().all(dim=1)
 
 
-def refuse_rows(
+def check_finite(
     name: str, part: Float[Tensor, "n m"], right: Callable[[Float[Tensor, "n m"]], Bool[Tensor, " n"]]
 ) -> None:
     if surely_finite(part):
@@ -163,16 +158,12 @@ def refuse_rows(
         )
 
 
-def in_full(value: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+def at_least_float32(value: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     return value if value.dtype in (torch.float32, torch.float64) else value.float()
 
 
-def softmax(logits: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
-    return in_full(logits).softmax(dim=1)
-
-
 def require(value: Part | None, name: str) -> Part:
-    """A part of a snapshot that was asked for."""
+    """A part of a snapshot that must be there."""
     if value is None:
         raise ValueError(f"This snapshot has no {name}. A selector gets what it names in `needs`, a set of strings.")
     return value

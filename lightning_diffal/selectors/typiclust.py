@@ -1,4 +1,4 @@
-"""Ask about the most typical point of each part of the pool that has no label yet."""
+"""Ask about the most typical point of each cluster that has no label yet."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,22 +14,23 @@ from lightning_diffal.labels import UNLABELED
 from lightning_diffal.numerics.kmeans import kmeans
 from lightning_diffal.numerics.precision import full_float32, times_two_to
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import Query
-from lightning_diffal.selectors.score import in_order, take_lowest
+from lightning_diffal.selectors.base import Answer, Selector, default_generator
+from lightning_diffal.selectors.query import Query, take_lowest
 from lightning_diffal.selectors.snapshot import Snapshot
 
 # Smaller clusters have no typical point and come last; the number is the authors'.
-SMALLEST = 5
+MIN_CLUSTER_SIZE = 5
 
 
 @skip_type_check
 @dataclass(frozen=True, kw_only=True)
-class TypiClustSelector:
+class TypiClustSelector(Selector):
     """Ask about the most typical point of the largest clusters without a label.
 
-    The pool is cut into as many clusters as there will be labels. Those with the fewest labels come first, of equals
-    the largest, each with its point of the highest typicality ((1/K) Σ_{j in K-NN(i)} |x_i - x_j|)⁻¹, neighbors taken
-    within the cluster; then around again, until the query is full. The scores are the mean distances to K neighbors.
+    The pool is divided into as many clusters as there will be labels. Those with the fewest labels come first, of
+    equals the largest, each with its point of the highest typicality ((1/K) Σ_{j in K-NN(i)} |x_i - x_j|)⁻¹, neighbors
+    taken within the cluster; then again from the first, until the query is full. The scores are the mean distances to K
+    neighbors.
 
     Args:
         neighbors: K, at most the size of the cluster less one.
@@ -49,48 +50,56 @@ class TypiClustSelector:
         check_count("TypiClustSelector", "max_clusters", self.max_clusters)
 
     def __call__(
-        self, snapshot: Snapshot, size: int, *, generator: torch.Generator, timer: StageTimer | None = None
+        self,
+        snapshot: Snapshot,
+        size: int,
+        *,
+        answer: Answer | None = None,
+        generator: torch.Generator | None = None,
+        timer: StageTimer | None = None,
     ) -> Query:
         timer = timer or StageTimer()
+        generator = generator or default_generator(snapshot.labels.device)
         points, size = snapshot.points, min(size, len(snapshot.unlabeled))
         if size == 0:
             return Query.empty(points)
         clusters = min(len(snapshot.labeled) + size, self.max_clusters)
         with timer.stage("clusters"):
-            home = kmeans(points, clusters, generator)
-        visits = order_of_visits(home, snapshot.labels, clusters, size)
-        members, start = home.argsort(stable=True), torch.bincount(home, minlength=clusters).cumsum(0).tolist()
+            cluster_of = kmeans(points, clusters, generator)
+        visits = cluster_order(cluster_of, snapshot.labels, clusters, size)
+        members = cluster_of.argsort(stable=True)
+        end = torch.bincount(cluster_of, minlength=clusters).cumsum(0).tolist()
         chosen: dict[int, Query] = {}
         for cluster in timer.track_stage("query", sorted(set(visits))):
-            inside = members[start[cluster - 1] if cluster else 0 : start[cluster]]
-            free = (snapshot.labels[inside] == UNLABELED).nonzero()[:, 0]
-            query = take_lowest(mean_distance(points[inside], self.neighbors), free, visits.count(cluster))
-            chosen[cluster] = in_order(inside[query.indices], query.scores)
-        # Cluster by cluster, and then in the order of the visits.
-        turn = torch.tensor(sorted(range(size), key=lambda place: visits[place]), device=points.device)
+            rows = members[end[cluster - 1] if cluster else 0 : end[cluster]]
+            unlabeled = (snapshot.labels[rows] == UNLABELED).nonzero()[:, 0]
+            query = take_lowest(mean_distance(points[rows], self.neighbors), unlabeled, visits.count(cluster))
+            chosen[cluster] = Query.of(rows[query.indices], query.scores)
+        # Sorted by cluster so far; `position` is their place in the order of the visits.
+        position = torch.tensor(sorted(range(size), key=lambda place: visits[place]), device=points.device)
         indices = torch.cat([chosen[cluster].indices for cluster in sorted(chosen)])
         scores = times_two_to(snapshot.exponent, torch.cat([chosen[cluster].scores for cluster in sorted(chosen)]))
-        return in_order(torch.empty_like(indices).scatter_(0, turn, indices), scores.scatter(0, turn, scores))
+        return Query.of(torch.empty_like(indices).scatter_(0, position, indices), scores.scatter(0, position, scores))
 
 
-def order_of_visits(home: Int[Tensor, " n"], labels: Int[Tensor, " n"], clusters: int, size: int) -> list[int]:
+def cluster_order(cluster_of: Int[Tensor, " n"], labels: Int[Tensor, " n"], clusters: int, size: int) -> list[int]:
     """The cluster that each point of the query is taken from."""
-    members = torch.bincount(home, minlength=clusters).tolist()
-    known = torch.bincount(home[labels != UNLABELED], minlength=clusters).tolist()
+    members = torch.bincount(cluster_of, minlength=clusters).tolist()
+    known = torch.bincount(cluster_of[labels != UNLABELED], minlength=clusters).tolist()
     order = sorted(range(clusters), key=lambda one: (known[one], -members[one], one))
     visits: list[int] = []
-    large, small = ([one for one in order if (members[one] < SMALLEST) is late] for late in (False, True))
+    large, small = ([one for one in order if (members[one] < MIN_CLUSTER_SIZE) is late] for late in (False, True))
     for group in (large, small):
-        free = {one: members[one] - known[one] for one in group}
-        for nth in range(max(free.values(), default=0)):
-            visits += [one for one in group if free[one] > nth]
+        unlabeled = {one: members[one] - known[one] for one in group}
+        for nth in range(max(unlabeled.values(), default=0)):
+            visits += [one for one in group if unlabeled[one] > nth]
             if len(visits) >= size:
                 return visits[:size]
     return visits
 
 
 def mean_distance(points: Float[Tensor, "m d"], neighbors: int) -> Float[Tensor, " m"]:
-    """How far a point is from its nearest neighbors on average: the inverse of its typicality."""
+    """The mean distance of each point to its nearest neighbors: the inverse of its typicality."""
     neighbors = min(neighbors, len(points) - 1)
     if neighbors == 0:
         return torch.zeros_like(points[:, 0])
@@ -99,7 +108,7 @@ def mean_distance(points: Float[Tensor, "m d"], neighbors: int) -> Float[Tensor,
         rows, nearest, _ = search_torch((points - points.mean(dim=0)).float(), neighbors + 1, iter)
     mean = torch.zeros_like(points[:, 0])
     height = max(1, DIFFERENCE_BYTES // (8 * nearest.shape[1] * points.shape[1]))
-    for here, around in zip(rows.split(height), nearest.split(height), strict=True):
-        distance = squared_distances(points[here][:, None], points[around]).sqrt_()
-        mean[here] = distance.sum(dim=1).div_(neighbors).to(mean.dtype)
+    for block, neighbor in zip(rows.split(height), nearest.split(height), strict=True):
+        distance = squared_distances(points[block][:, None], points[neighbor]).sqrt_()
+        mean[block] = distance.sum(dim=1).div_(neighbors).to(mean.dtype)
     return mean

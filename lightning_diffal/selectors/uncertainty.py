@@ -1,4 +1,4 @@
-"""Ask where the model is least sure: three measures, each of one pass or of many with dropout."""
+"""Ask where the model is least certain: three measures, of one forward pass or of many with dropout."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.score import ScoreSelector
-from lightning_diffal.selectors.snapshot import Snapshot, in_full, require
+from lightning_diffal.selectors.base import ScoreSelector
+from lightning_diffal.selectors.snapshot import Snapshot, at_least_float32, require
 
-# Probabilities held at a time, which stay in the cache.
+# Probabilities computed at a time, so that memory does not grow with n · c.
 BLOCK_ENTRIES = 2**17
-# Torch is slow over rows shorter than this, several times slower than class by class.
-SHORT_ROW = 64
+# Up to here the softmax is taken over columns. The last digit differs from that of `softmax(dim=1)`, and with it the
+# order of nearly equal scores: the committed results were computed this way.
+FEW_CLASSES = 64
 
 
 def probabilities_of(logits: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
-    """Their softmax, in memory class by class where there are few."""
-    logits = in_full(logits)
-    return logits.T.contiguous().softmax(dim=0).T if logits.shape[1] < SHORT_ROW else logits.softmax(dim=1)
+    logits = at_least_float32(logits)
+    return logits.T.contiguous().softmax(dim=0).T if logits.shape[1] < FEW_CLASSES else logits.softmax(dim=1)
 
 
 def confidence(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
@@ -31,20 +31,15 @@ def confidence(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
 
 def margin(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
     """p₁ - p₂, the two largest probabilities; p₁ where there is one class only."""
-    if probabilities.shape[1] >= SHORT_ROW:
-        largest = probabilities.topk(2, dim=1).values
-        return largest[:, 0] - largest[:, 1]
-    classes = probabilities.T.contiguous()
-    best, second = classes[0], torch.zeros_like(classes[0])
-    for other in classes[1:]:
-        second = torch.maximum(second, torch.minimum(best, other))
-        best = torch.maximum(best, other)
-    return best - second
+    if probabilities.shape[1] == 1:
+        return probabilities[:, 0]
+    first, second = probabilities.topk(2, dim=1).values.unbind(dim=1)
+    return first - second
 
 
 def entropy(probabilities: Float[Tensor, "*a c"]) -> Float[Tensor, "*a"]:
     """-Σ_c p_c ln p_c, in nats, where 0 ln 0 = 0."""
-    # Half the time of torch.special.entr.
+    # Not torch.special.entr: its last digit differs, and with it the order of nearly equal scores in committed results.
     logarithm = probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log_()
     return -(logarithm.mul_(probabilities).sum(dim=-1))
 
@@ -55,7 +50,7 @@ class ProbabilitySelector(ScoreSelector):
     """Asks by a measure of the model's probabilities.
 
     Args:
-        passes: Forward passes with only the dropout layers awake, whose softmax is averaged (Gal & Ghahramani,
+        passes: Forward passes with only the dropout layers active, whose softmax is averaged (Gal & Ghahramani,
             1506.02142; 50 is usual). None means one pass in eval mode.
     """
 
@@ -72,26 +67,26 @@ class ProbabilitySelector(ScoreSelector):
     def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
         with timer.stage("score"):
             if self.passes is not None:
-                return self.sureness(require(snapshot.stochastic, "stochastic").probabilities)
+                return self.certainty(require(snapshot.stochastic, "stochastic").probabilities)
             logits, height = require(snapshot.logits, "logits"), max(1, BLOCK_ENTRIES // snapshot.num_classes)
-            scores = torch.empty_like(in_full(logits[:, 0]))
+            scores = torch.empty_like(at_least_float32(logits[:, 0]))
             for block, part in zip(logits.split(height), scores.split(height), strict=True):
-                part.copy_(self.sureness(probabilities_of(block)))
+                part.copy_(self.certainty(probabilities_of(block)))
             return scores
 
     @abstractmethod
-    def sureness(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
-        """How sure the model is: low where it should be asked."""
+    def certainty(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
+        """How certain the model is: low where it should be asked."""
 
 
 class UncertaintySelector(ProbabilitySelector):
-    """Ask where the likeliest class is least likely: lowest max_c p_c, "least confident".
+    """Ask where the predicted class is least probable: lowest max_c p_c, "least confident".
 
     Needs logits, or `passes` stochastic ones. Cost: O(n c).
     Reference: Lewis & Gale, A Sequential Algorithm for Training Text Classifiers, 1994 (cmp-lg/9407020).
     """
 
-    def sureness(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
+    def certainty(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
         return confidence(probabilities)
 
 
@@ -102,16 +97,16 @@ class MarginSelector(ProbabilitySelector):
     Reference: Scheffer, Decomain & Wrobel, Active Hidden Markov Models for Information Extraction, 2001.
     """
 
-    def sureness(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
+    def certainty(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
         return margin(probabilities)
 
 
 class EntropySelector(ProbabilitySelector):
-    """Ask where the model's classes are most evenly likely: highest -Σ_c p_c ln p_c.
+    """Ask where the model's classes are most evenly probable: highest -Σ_c p_c ln p_c.
 
     Needs logits, or `passes` stochastic ones. Cost: O(n c).
     Reference: Settles, Active Learning Literature Survey, 2009, section 3.1.
     """
 
-    def sureness(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
+    def certainty(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
         return -entropy(probabilities)

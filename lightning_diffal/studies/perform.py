@@ -15,7 +15,7 @@ import lightning_diffal
 from lightning_diffal.plugin.callback import ActiveLearning
 from lightning_diffal.pool.initial import PerClass
 from lightning_diffal.pool.ledger import Record
-from lightning_diffal.selectors.base import Selector, needs_of
+from lightning_diffal.selectors.base import Selector
 from lightning_diffal.studies.data import Points, as_it_is, on_the_board
 from lightning_diffal.studies.named_selectors import SELECTORS
 from lightning_diffal.studies.results import Result, Round
@@ -28,7 +28,7 @@ def build_model(study: Study, selector: Selector, shape: tuple[int, ...], num_cl
     """The network of a seed. Selectors by dropout get their layers into it; the first weights are the same."""
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
-        layers = study.network.build(shape, num_classes, dropout="stochastic" in needs_of(selector))
+        layers = study.network.build(shape, num_classes, dropout="stochastic" in selector.needs)
     return Classifier(layers, study.optimizer, study.batch_size)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from lightning_diffal.pool.json_lines import flush_folder
+from lightning_diffal.pool.files import flush_folder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,15 +4,8 @@ import pytest
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from lightning_diffal import (
-    ActiveLearning,
-    DiffusionActiveLearning,
-    DirichletSelector,
-    LocalMaxSelector,
-    MarginSelector,
-    PerClass,
-    PoissonSelector,
-)
+from lightning_diffal import ActiveLearning, DiffusionActiveLearning, PerClass
+from lightning_diffal.selectors import DirichletSelector, LocalMaxSelector, MarginSelector, PoissonSelector
 from tests.plugin.toy_model import Clouds, Data, Net, learner, quiet
 
 ARGUMENTS = [

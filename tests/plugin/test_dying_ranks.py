@@ -19,8 +19,9 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 
-from lightning_diffal import ActiveLearning, DiffusionSelector, RandomSelector
+from lightning_diffal import ActiveLearning
 from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors import DiffusionSelector, RandomSelector
 from tests.plugin.rank_processes import run_ranks
 from tests.plugin.toy_model import Clouds, Data, Net, quiet
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from lightning_diffal import ActiveLearning, LocalMaxSelector, ScoreSelector
+from lightning_diffal import ActiveLearning, ScoreSelector
+from lightning_diffal.selectors import LocalMaxSelector
 from tests.plugin.toy_model import Clouds, Data, Net, learner, quiet
 
 

@@ -3,8 +3,8 @@
 import pytest
 from torch import nn
 
-from lightning_diffal import (
-    ActiveLearning,
+from lightning_diffal import ActiveLearning
+from lightning_diffal.selectors import (
     BADGESelector,
     BALDSelector,
     CoresetSelector,

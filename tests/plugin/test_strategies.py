@@ -12,8 +12,8 @@ from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
-from lightning_diffal import RandomSelector
 from lightning_diffal.plugin.distributed.strategies import check_forward, check_rounds
+from lightning_diffal.selectors import RandomSelector
 from tests.plugin.rank_processes import run_ranks
 from tests.plugin.test_multi_process import Shared
 from tests.plugin.toy_model import Data, learner, quiet

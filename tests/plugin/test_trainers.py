@@ -73,7 +73,7 @@ def test_the_other_namespace(tmp_path):
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ("{class_path: lightning_diffal.MarginSelector, init_args: {passes: 3}}", "MarginSelector(passes=3)"),
+        ("{class_path: lightning_diffal.selectors.MarginSelector, init_args: {passes: 3}}", "MarginSelector(passes=3)"),
         ("tests.plugin.test_trainers.lowest", "lowest"),
     ],
 )

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch.utils.data import Subset, TensorDataset
 
-from lightning_diffal import UNLABELED, LabelPool
+from lightning_diffal import UNLABELED
 from lightning_diffal.pool.fingerprint import fingerprint, is_random
+from lightning_diffal.pool.label_pool import LabelPool
 from lightning_diffal.pool.oracle import DatasetOracle, targets_of
 from lightning_diffal.pool.randomness import seed_of, temporary_seed
 

@@ -6,8 +6,7 @@ import sys
 
 import torch
 
-import lightning_diffal
-from lightning_diffal import UNLABELED
+from lightning_diffal import UNLABELED, selectors
 from tests.selectors.test_contract import ask, snapshot_of
 
 
@@ -21,10 +20,10 @@ def main(n, known, size, *expressions):
     logits = embeddings @ center.T
     labels = torch.full((n,), UNLABELED)
     labels[:known] = truth[:known]
-    passes = lightning_diffal.StochasticPasses(logits.softmax(dim=1), torch.zeros(n))
+    passes = selectors.StochasticPasses(logits.softmax(dim=1), torch.zeros(n))
     snapshot, _ = snapshot_of(labels=labels, num_classes=10, embeddings=embeddings, logits=logits, stochastic=passes)
     before = most_held()
-    chosen = {code: len(ask(eval(code, vars(lightning_diffal)), snapshot, size, truth)) for code in expressions}
+    chosen = {code: len(ask(eval(code, vars(selectors)), snapshot, size, truth)) for code in expressions}
     print(json.dumps({"chosen": chosen, "all": most_held(), "added": most_held() - before}))
 
 

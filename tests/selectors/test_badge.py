@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from lightning_diffal import BADGESelector
+from lightning_diffal.selectors import BADGESelector
 from lightning_diffal.selectors.badge import Gradients
 from tests.selectors.test_contract import ask, changed, snapshot_of
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_diffal import NeighborGraph, batch_query, build_graph
-from lightning_diffal.diffusion import scores as states
-from lightning_diffal.selectors import mini_batches as chooser
+from lightning_diffal.diffusion.scores import IncrementalScores, RecomputedScores
+from lightning_diffal.selectors.mini_batches import MiniBatchChooser
 from tests import naive
 
 
@@ -46,7 +46,7 @@ def test_it_is_algorithm_1(n, k, c, known, size, mini_batch, steps, delta, soft,
         naive.dense(graph), labels.numpy(), c, size, mini_batch, steps,
         answer=lambda indices, chi: truth.numpy()[indices], soft=None if start is None else start.numpy(), delta=delta,
     )  # fmt: skip
-    for state_bytes in (2**30, 1):  # kept states; recomputed, a class at a time
+    for state_bytes in (2**30, 1):  # incremental; recomputed, a class at a time
         query = batch_query(graph, labels, c, answer=lambda i: truth[i], state_bytes=state_bytes, **options)
         same(query, *expected)
 
@@ -55,7 +55,7 @@ def test_it_is_algorithm_1(n, k, c, known, size, mini_batch, steps, delta, soft,
     n=st.integers(6, 40), c=st.integers(2, 4), known=st.integers(0, 6), mini_batch=st.integers(1, 5),
     seed=st.integers(0, 2**31),
 )  # fmt: skip
-def test_without_an_answer_a_point_is_taken_to_be_of_its_likeliest_class(n, c, known, mini_batch, seed):
+def test_without_an_answer_a_point_is_taken_to_be_of_its_predicted_class(n, c, known, mini_batch, seed):
     graph, labels, _ = pool(n, k=4, c=c, known=known, seed=seed)
     expected = naive.batch_query(
         naive.dense(graph), labels.numpy(), c, 20, mini_batch, 3,
@@ -71,20 +71,20 @@ def test_without_an_answer_a_point_is_taken_to_be_of_its_likeliest_class(n, c, k
 def test_the_frontier_gives_what_full_recomputation_gives_to_the_last_bit(symmetric, mini_batch):
     graph, labels, truth = pool(3000, d=4, k=8, known=60, symmetric=symmetric)
     generator = torch.Generator().manual_seed(1)
-    kept = states.KeptStates(graph, labels, 3, 4, None)
+    kept = IncrementalScores(graph, labels, 3, 4, None)
     for _ in range(15):
         nodes = torch.randperm(3000, generator=generator)[:mini_batch]
         nodes = nodes[kept.labels[nodes] < 0]
-        kept.learn(nodes, truth[nodes])
-        fresh = states.KeptStates(graph, kept.labels, 3, 4, None)
-        assert torch.equal(kept.ranking(), fresh.ranking())
+        kept.add_labels(nodes, truth[nodes])
+        fresh = IncrementalScores(graph, kept.labels, 3, 4, None)
+        assert torch.equal(kept.compute(), fresh.compute())
         for after, again in zip(kept.mass, fresh.mass, strict=True):
             assert torch.equal(after, again)
 
 
 def test_the_frontier_touches_only_what_a_new_label_reaches():
     graph, labels, _ = pool(5000, d=2, k=4, known=20)
-    kept = states.KeptStates(graph, labels, 3, 2, None)
+    kept = IncrementalScores(graph, labels, 3, 2, None)
     node = int((labels < 0).nonzero()[0])
     rows, within = kept.frontier(torch.tensor([node]))
     matrix = torch.from_numpy(naive.dense(graph)) > 0
@@ -108,9 +108,9 @@ def test_unreached_points_come_first_by_influence():
     assert graph.influence[first] == graph.influence[unreached].max()
 
 
-def test_unreached_is_not_the_same_as_torn():
-    # A path 0 - 1 - ... - 6 with a label at both ends: in 3 steps node 3 hears both classes alike, χ = 0, and is
-    # reached; in 2 steps nobody tells it anything.
+def test_unreached_is_not_the_same_as_undecided():
+    # A path 0 - 1 - ... - 6 with a label at both ends: in 3 steps both classes reach node 3 with the same mass,
+    # χ = 0, and it is reached; in 2 steps no label reaches it.
     crow = torch.tensor([0, 1, 3, 5, 7, 9, 11, 12])
     col = torch.tensor([1, 0, 2, 1, 3, 2, 4, 3, 5, 4, 6, 5])
     graph = NeighborGraph(crow, col, torch.ones(12, dtype=torch.float64))
@@ -182,15 +182,17 @@ def test_the_oracle_is_asked_once_for_each_point_and_in_time():
     assert (labels[query.indices] == -1).all(), "the labels given are not written to"
 
 
-def test_a_small_share_of_unreached_points_shrinks_the_steps_and_a_query_starts_over(monkeypatch):
+def test_a_small_share_of_unreached_points_shrinks_the_steps_and_a_query_starts_over():
     graph, labels, truth = pool(300, k=6, known=40)
-    used = []
-    original = chooser.Chooser.choose
-    monkeypatch.setattr(chooser.Chooser, "choose", lambda self, n: used.append(self.steps) or original(self, n))
-    for delta, expected in ((1.0, [4, 3, 2, 1, 1, 1]), (None, [4] * 6), (0.0, [4] * 6)):
-        used.clear()
-        batch_query(graph, labels, 3, size=6, steps=4, shrink_below=delta, answer=lambda i: truth[i])
-        assert used == expected
+    for delta, steps in ((1.0, [4, 3, 2, 1, 1, 1]), (None, [4] * 6), (0.0, [4] * 6)):
+        known, expected = labels.clone(), []
+        for count in steps:
+            node = int(batch_query(graph, known, 3, size=1, steps=count).indices)
+            known[node] = truth[node]
+            expected.append(node)
+        for _ in range(2):
+            query = batch_query(graph, labels, 3, size=6, steps=4, shrink_below=delta, answer=lambda i: truth[i])
+            assert query.indices.tolist() == expected
 
 
 def test_a_soft_start_leaves_nothing_unreached():
@@ -201,24 +203,41 @@ def test_a_soft_start_leaves_nothing_unreached():
     assert query.indices[0] == 0, "1/3 everywhere: all tie"
 
 
-def test_kept_and_recomputed_states_choose_the_same_and_the_memory_bound_decides(monkeypatch):
+def test_both_ways_to_keep_scores_choose_the_same_and_the_memory_bound_decides():
     graph, labels, truth = pool(500, c=6, known=30)
-    made = []
-    original = chooser.Chooser.new_states
-
-    def new_states(self):
-        made.append(original(self))
-        return made[-1]
-
-    monkeypatch.setattr(chooser.Chooser, "new_states", new_states)
     options = {"size": 150, "mini_batch": 5, "steps": 3, "answer": lambda i: truth[i]}
     needed = 8 * 4 * 7 * 500
-    kept = batch_query(graph, labels, 6, state_bytes=needed, **options)
+    kinds = [MiniBatchChooser(graph, labels, 6, 3, None, limit, 150).new_scores() for limit in (needed, needed - 1)]
+    assert [type(scores) for scores in kinds] == [IncrementalScores, RecomputedScores]
+    incremental = batch_query(graph, labels, 6, state_bytes=needed, **options)
     recomputed = batch_query(graph, labels, 6, state_bytes=needed - 1, **options)
-    assert [type(state) for state in made] == [states.KeptStates, states.RecomputedStates]
-    assert kept.reached.any()
-    assert torch.equal(kept.indices, recomputed.indices)
-    assert torch.equal(kept.scores, recomputed.scores)
+    assert incremental.reached.any()
+    assert torch.equal(incremental.indices, recomputed.indices)
+    assert torch.equal(incremental.scores, recomputed.scores)
+
+
+@pytest.mark.parametrize("answers", [False, True])
+@pytest.mark.parametrize("state_bytes", [2**32, 2**20])
+def test_classes_without_a_label_change_no_choice(answers, state_bytes):
+    # Forty classes, a label each for the first ten; then the same among ten thousand classes, in the same order.
+    graph, _, truth = pool(800, c=40, known=0, k=8)
+    labels = torch.where((truth < 10) & (torch.arange(800) < 160), truth, -1)
+    place = torch.randperm(9_999, generator=torch.Generator().manual_seed(1))[:39].sort().values + 1
+    place = torch.cat([torch.zeros(1, dtype=torch.long), place])  # class 0 stands in where no label has come
+    options = {"size": 120, "mini_batch": 3, "steps": 2, "state_bytes": state_bytes}
+    few = batch_query(graph, labels, 40, answer=(lambda i: truth[i]) if answers else None, **options)
+    spread = torch.where(labels >= 0, place[labels], -1)
+    many = batch_query(graph, spread, 10_000, answer=(lambda i: place[truth[i]]) if answers else None, **options)
+    assert few.reached.any()
+    assert torch.equal(many.indices, few.indices)
+    assert torch.equal(many.scores, few.scores)
+    same(
+        few,
+        *naive.batch_query(
+            naive.dense(graph), labels.numpy(), 40, 120, 3, 2,
+            lambda i, chi: truth.numpy()[i] if answers else chi[i].round(10).argmax(axis=1),
+        ),
+    )  # fmt: skip
 
 
 def test_the_number_of_threads_changes_nothing():

@@ -6,8 +6,9 @@ from functools import update_wrapper
 import pytest
 import torch
 
-from lightning_diffal import (
-    UNLABELED,
+from lightning_diffal import UNLABELED, Snapshot
+from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors import (
     BADGESelector,
     BALDSelector,
     CoresetSelector,
@@ -19,13 +20,11 @@ from lightning_diffal import (
     PoissonSelector,
     ProbCoverSelector,
     RandomSelector,
-    Snapshot,
     StochasticPasses,
     TypiClustSelector,
     UncertaintySelector,
 )
-from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import choose, needs_of
+from lightning_diffal.selectors.base import Selector, as_selector, choose
 
 # Without chance and, on this pool, without ties.
 DETERMINISTIC = [
@@ -78,7 +77,7 @@ def snapshot_of(n=60, known=9, classes=3, seed=0, **changes):
 
 
 def drawn_together(n, dimensions, ratio, seed=0):
-    """Ten classes, each as wide as 1, so far apart that products in float32 do not tell near points apart."""
+    """Ten classes, each as wide as 1, so far apart that products in float32 do not resolve near points."""
     generator = torch.Generator().manual_seed(seed)
     centers = ratio * torch.randn(10, dimensions, generator=generator)
     return centers[torch.arange(n) % 10] + torch.randn(n, dimensions, generator=generator)
@@ -113,6 +112,39 @@ def test_it_chooses_exactly_that_many_different_unlabeled_points(selector):
     indices = ask(selector, snapshot, 7, truth).indices
     assert len(indices) == len(set(indices.tolist())) == 7
     assert (snapshot.labels[indices] == UNLABELED).all()
+
+
+@every_selector
+def test_it_is_a_selector_that_can_be_called_with_a_snapshot_and_a_size_alone(selector):
+    snapshot, _ = snapshot_of()
+    assert as_selector(selector) is selector
+    assert selector.asks_during_query == isinstance(selector, DiffusionSelector)
+    query = selector(snapshot, 5)
+    seeded = torch.Generator("cpu").manual_seed(0)
+    expected = choose(selector, snapshot, 5, answer=None, generator=seeded, timer=StageTimer())
+    assert query.indices.tolist() == expected.indices.tolist()
+
+
+def test_its_repr_is_that_of_ledgers_written_before():
+    assert [repr(made()) for made in dict.fromkeys(map(type, SELECTORS)) if made is not LocalMaxSelector] == [
+        "DiffusionSelector(mini_batch=1, neighbors=None, steps=None, soft_start=False, shrink_below=None, "
+        "backend='auto')",
+        "UncertaintySelector(passes=None)",
+        "MarginSelector(passes=None)",
+        "EntropySelector(passes=None)",
+        "BALDSelector(passes=50)",
+        "CoresetSelector()",
+        "PoissonSelector(neighbors=None, tau=0.001, decay=True)",
+        "DirichletSelector(neighbors=None, tau=0.1, prior=1.0)",
+        "RandomSelector()",
+        "BADGESelector()",
+        "TypiClustSelector(neighbors=20, max_clusters=500)",
+        "ProbCoverSelector(radius=None, purity=0.95, counted=50000)",
+    ]
+    assert (
+        repr(LocalMaxSelector(of=MarginSelector()))
+        == "LocalMaxSelector(of=MarginSelector(passes=None), neighbors=None)"
+    )
 
 
 @every_selector
@@ -170,7 +202,10 @@ def test_nothing_left_is_nothing_asked(selector):
 def test_half_precision_is_enough(selector):
     snapshot, truth = snapshot_of()
     half = changed(snapshot, embeddings=snapshot.embeddings.bfloat16(), logits=snapshot.logits.bfloat16())
-    assert len(ask(selector, half, 5, truth)) == 5
+    widened = changed(half, embeddings=half.embeddings.float(), logits=half.logits.float())
+    query, expected = ask(selector, half, 5, truth), ask(selector, widened, 5, truth)
+    assert query.indices.tolist() == expected.indices.tolist(), "bfloat16 numbers are float32 numbers"
+    torch.testing.assert_close(query.scores, expected.scores, rtol=0, atol=0, equal_nan=True)
 
 
 @every_selector
@@ -194,22 +229,22 @@ def test_gradients_are_left_behind(selector):
 @every_selector
 def test_it_gets_by_with_what_it_says_it_needs(selector):
     snapshot, truth = snapshot_of()
-    missing = {name: None for name in ("embeddings", "logits", "stochastic") if name not in needs_of(selector)}
+    missing = {name: None for name in ("embeddings", "logits", "stochastic") if name not in selector.needs}
     indices = ask(selector, changed(snapshot, **missing), 5, truth).indices
     assert torch.equal(indices, ask(selector, snapshot, 5, truth).indices)
-    for name in needs_of(selector):
+    for name in selector.needs:
         with pytest.raises(ValueError, match=f"This snapshot has no {name}"):
             ask(selector, changed(snapshot, **{name: None}), 5, truth)
 
 
 @every_selector
 def test_what_needs_stochastic_passes_says_how_many(selector):
-    assert ("stochastic" in needs_of(selector)) == (getattr(selector, "passes", None) is not None)
+    assert ("stochastic" in selector.needs) == (selector.passes is not None)
 
 
 @every_selector
 def test_it_makes_every_tensor_on_the_device_of_the_snapshot(selector):
-    # As in tests/test_devices.py: a factory that is not told its device makes a tensor without data here.
+    # As in tests/test_devices.py: a factory that is given no device makes a tensor without data here.
     snapshot, truth = snapshot_of()
     expected = ask(selector, snapshot, 7, truth)
     with torch.device("meta"):
@@ -266,10 +301,54 @@ def test_a_selector_gets_the_keywords_it_takes():
     assert truth[ask(likes_zero, snapshot, 4, truth).indices].tolist() == [0] * 4
 
 
+def test_a_selector_with_any_keywords_gets_all_three():
+    snapshot, truth = snapshot_of()
+
+    def by_class(snapshot, size, **keywords):
+        with keywords["timer"].stage("query"):
+            order = torch.randperm(snapshot.num_unlabeled, generator=keywords["generator"])
+        candidates = snapshot.unlabeled[order]
+        return candidates[keywords["answer"](candidates) == 1][:size]
+
+    assert as_selector(by_class).asks_during_query
+    assert truth[ask(by_class, snapshot, 4, truth).indices].tolist() == [1] * 4
+
+
+def test_an_object_that_does_not_inherit_keeps_what_it_declares():
+    class Last:
+        needs, passes = {"stochastic"}, 7
+
+        def check_pool(self, num_points):
+            raise ValueError(f"not {num_points}")
+
+        def __call__(self, snapshot, size):
+            return snapshot.unlabeled[-size:]
+
+    selector, plain = as_selector(Last()), as_selector(lambda snapshot, size, answer: [])
+    assert (selector.needs, selector.passes, selector.asks_during_query) == ({"stochastic"}, 7, False)
+    assert (plain.needs, plain.passes, plain.asks_during_query) == ({"embeddings", "logits"}, None, True)
+    with pytest.raises(ValueError, match="not 60"):
+        selector.check_pool(60)
+    plain.check_pool(60)
+    with pytest.raises(ValueError, match=r"as_selector\(selector='random'\): a selector or a function \(snapshot, size\)"):
+        as_selector("random")
+
+
+def test_a_selector_of_your_own_may_return_indices():
+    class Last(Selector):
+        def __call__(self, snapshot, size, *, answer=None, generator=None, timer=None):
+            return snapshot.unlabeled[-size:].tolist()
+
+    snapshot, truth = snapshot_of()
+    assert as_selector(own := Last()) is own
+    assert own.needs == {"embeddings", "logits"}
+    assert ask(own, snapshot, 4, truth).indices.tolist() == snapshot.unlabeled[-4:].tolist()
+
+
 def test_a_wrapped_selector_gets_the_keywords_it_takes():
     snapshot, truth = snapshot_of()
 
-    class Told:
+    class Wrapper:
         def __init__(self, selector):
             update_wrapper(self, selector)
 
@@ -279,7 +358,7 @@ def test_a_wrapped_selector_gets_the_keywords_it_takes():
     def last(snapshot, size):
         return snapshot.unlabeled[-size:]
 
-    assert ask(Told(last), snapshot, 4, truth).indices.tolist() == snapshot.unlabeled[-4:].tolist()
+    assert ask(Wrapper(last), snapshot, 4, truth).indices.tolist() == snapshot.unlabeled[-4:].tolist()
 
 
 @pytest.mark.parametrize(
@@ -291,11 +370,11 @@ def test_a_wrapped_selector_gets_the_keywords_it_takes():
         (lambda s, k: [0, 1, 2, 60], "chose an index outside the pool"),
         (lambda s, k: [-1, 1, 2, 3], "chose an index outside the pool"),
         (lambda s, k: [], r"chose \(0,\) indices"),
-        (lambda s, k: None, r"answered NoneType: a tensor or a list of 4 indices is needed, whole numbers, or a Query"),
-        (lambda s, k: set(s.unlabeled[:k].tolist()), "answered set"),
-        (lambda s, k: s.unlabeled[:k].float(), "answered Tensor: .* whole numbers"),
-        (lambda s, k: s.labels == UNLABELED, "answered Tensor: .* whole numbers"),
-        (lambda s, k: ["first", "second"], "answered list"),
+        (lambda s, k: None, r"returned NoneType: a tensor or a list of 4 indices is needed, whole numbers, or a Query"),
+        (lambda s, k: set(s.unlabeled[:k].tolist()), "returned set"),
+        (lambda s, k: s.unlabeled[:k].float(), "returned Tensor: .* whole numbers"),
+        (lambda s, k: s.labels == UNLABELED, "returned Tensor: .* whole numbers"),
+        (lambda s, k: ["first", "second"], "returned list"),
     ],
 )
 def test_a_selector_that_chooses_wrongly_is_refused(chosen, message):
@@ -307,10 +386,10 @@ def test_a_selector_that_chooses_wrongly_is_refused(chosen, message):
 def test_needs_are_names_we_know():
     def selector(snapshot, size): ...
 
-    assert needs_of(selector) == {"embeddings", "logits"}
+    assert as_selector(selector).needs == {"embeddings", "logits"}
     selector.needs = {"gradients"}
-    with pytest.raises(ValueError, match=r"needs is \{'gradients'\}: a set of strings of \['embeddings', 'logits'"):
-        needs_of(selector)
+    with pytest.raises(ValueError, match=r"needs is .*'gradients'.*: a set of strings of \['embeddings', 'logits'"):
+        as_selector(selector)
 
 
 def test_what_was_not_asked_for_is_not_there():

@@ -3,25 +3,23 @@ import pytest
 import torch
 from scipy.spatial.distance import cdist
 
-from lightning_diffal import CoresetSelector
+from lightning_diffal.selectors import CoresetSelector
 from tests.selectors.test_contract import ask, changed, drawn_together, snapshot_of
 
 
 def greedy(points, labeled, size):
-    """Greedy k-center from the whole matrix of distances."""
-    distance, centers, chosen = cdist(points, points), list(labeled), []
+    """Greedy k-center from the distances of all points to all centers."""
+    chosen, gap = [], cdist(points, points[labeled]).min(axis=1)
+    gap[labeled] = -1
     for _ in range(size):
-        gap = distance[:, centers].min(axis=1)
-        gap[centers] = -1
         chosen.append(int(gap.argmax()))
-        centers.append(chosen[-1])
+        gap = np.minimum(gap, cdist(points, points[chosen[-1:]])[:, 0])
+        gap[chosen[-1]] = -1
     return chosen
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("tile", [1, 500, 2**22])
-def test_it_is_greedy_k_center_by_brute_force(seed, tile, monkeypatch):
-    monkeypatch.setattr("lightning_diffal.selectors.coreset.DIFFERENCE_BYTES", tile)
+def test_it_is_greedy_k_center_by_brute_force(seed):
     snapshot, truth = snapshot_of(n=120, known=10, seed=seed)
     points = snapshot.embeddings.double().numpy()
     query = ask(CoresetSelector(), snapshot, 30, truth)
@@ -29,6 +27,13 @@ def test_it_is_greedy_k_center_by_brute_force(seed, tile, monkeypatch):
     gap = cdist(points[query.indices.numpy()[:1]], points[snapshot.labeled.numpy()]).min()
     assert -query.scores[0].item() == pytest.approx(gap, rel=1e-5)
     assert (query.scores.diff() >= 0).all(), "each is nearer than the one before"
+
+
+def test_a_pool_of_several_tiles_is_chosen_from_as_by_brute_force():
+    points = torch.randn(12_000, 100, generator=torch.Generator().manual_seed(0))
+    snapshot, truth = snapshot_of(n=12_000, known=150, embeddings=points)
+    query = ask(CoresetSelector(), snapshot, 10, truth)
+    assert query.indices.tolist() == greedy(points.double().numpy(), snapshot.labeled.tolist(), 10)
 
 
 @pytest.mark.parametrize(("dimensions", "offset"), [(2, 0.0), (300, 0.0), (5, 1000.0)])

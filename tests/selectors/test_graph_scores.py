@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_diffal import (
-    UNLABELED,
+from lightning_diffal import UNLABELED, build_graph
+from lightning_diffal.selectors import (
     BADGESelector,
     BALDSelector,
     DiffusionSelector,
@@ -13,7 +13,6 @@ from lightning_diffal import (
     LocalMaxSelector,
     MarginSelector,
     PoissonSelector,
-    build_graph,
 )
 from lightning_diffal.selectors.poisson import reweighted_laplace
 from tests import naive
@@ -130,7 +129,7 @@ def test_diffusion_is_a_score_too():
     assert len(expected) > 5
 
 
-def test_equal_scores_are_told_apart_by_their_index():
+def test_of_equal_scores_the_lower_index_counts_as_lower():
     snapshot, truth = snapshot_of(logits=torch.zeros(60, 3))
     indices = ask(LocalMaxSelector(of=MarginSelector(), neighbors=5), snapshot, 4, truth).indices
     weights = dense(build_graph(snapshot.embeddings, 5))

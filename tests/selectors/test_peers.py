@@ -16,8 +16,8 @@ from scipy.sparse import csr_matrix
 from scipy.spatial.distance import cdist
 from skactiveml.base import SkactivemlClassifier
 
-from lightning_diffal import (
-    UNLABELED,
+from lightning_diffal import UNLABELED, build_graph
+from lightning_diffal.selectors import (
     BADGESelector,
     BALDSelector,
     CoresetSelector,
@@ -27,9 +27,8 @@ from lightning_diffal import (
     ProbCoverSelector,
     TypiClustSelector,
     UncertaintySelector,
-    build_graph,
+    typiclust,
 )
-from lightning_diffal.selectors import typiclust
 from lightning_diffal.selectors.badge import Gradients
 from lightning_diffal.selectors.probcover import pure_radius
 from tests.naive import dense

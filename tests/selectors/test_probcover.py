@@ -3,8 +3,7 @@ import pytest
 import torch
 from scipy.spatial.distance import cdist
 
-from lightning_diffal import ProbCoverSelector
-from lightning_diffal.selectors import probcover
+from lightning_diffal.selectors import ProbCoverSelector
 from lightning_diffal.selectors.probcover import pure_radius
 from tests.selectors.test_contract import ask, changed, drawn_together, snapshot_of
 
@@ -25,11 +24,9 @@ def greedy_cover(points, labeled, size, radius):
 
 
 @pytest.mark.parametrize("radius", [0.0, 0.5, 1.5, 3.0, 100.0])
-@pytest.mark.parametrize("tiles", [(2**21, 2**11), (50, 7)])
-def test_it_is_the_greedy_cover_of_all_pairs(radius, tiles, monkeypatch):
-    monkeypatch.setattr(probcover, "TILE_ENTRIES", tiles[0])
-    monkeypatch.setattr(probcover, "TILE_WIDTH", tiles[1])
-    snapshot, truth = snapshot_of(n=150, known=8)
+@pytest.mark.parametrize("n", [150, 2500])  # the larger pool is counted in several tiles
+def test_it_is_the_greedy_cover_of_all_pairs(radius, n):
+    snapshot, truth = snapshot_of(n=n, known=8)
     points = snapshot.embeddings.double().numpy()
     chosen, counts = greedy_cover(points, snapshot.labeled.tolist(), 40, radius)
     query = ask(ProbCoverSelector(radius=radius), snapshot, 40, truth)

@@ -1,6 +1,6 @@
 import torch
 
-from lightning_diffal import RandomSelector
+from lightning_diffal.selectors import RandomSelector
 from tests.selectors.test_contract import ask, snapshot_of
 
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from lightning_diffal import UNLABELED, MarginSelector, Snapshot, StochasticPasses
+from lightning_diffal import UNLABELED, Snapshot
+from lightning_diffal.selectors import MarginSelector, StochasticPasses
 from lightning_diffal.selectors.uncertainty import margin
 from tests.selectors.test_contract import ask, snapshot_of
 
@@ -72,9 +73,10 @@ def test_logits_are_taken_as_logits_whatever_their_values():
 
 
 @pytest.mark.parametrize("labeled", [[], [0], [7], [0, 1, 2, 5, 7], [1, 2, 3, 4], list(range(7)), list(range(8))])
-def test_unlabeled_points_are_found_by_their_place(labeled):
+def test_labeled_and_unlabeled_points_are_listed_ascending(labeled):
     labels = torch.full((8,), UNLABELED)
     labels[labeled] = 1
     snapshot = Snapshot(labels=labels, num_classes=2)
-    places = torch.arange(snapshot.num_unlabeled).flip(0)
-    assert snapshot.unlabeled_at(places).tolist() == [i for i in range(7, -1, -1) if i not in labeled]
+    assert snapshot.labeled.tolist() == labeled
+    assert snapshot.unlabeled.tolist() == [i for i in range(8) if i not in labeled]
+    assert snapshot.num_unlabeled == 8 - len(labeled)

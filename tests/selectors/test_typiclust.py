@@ -3,9 +3,9 @@ import pytest
 import torch
 from scipy.spatial.distance import cdist
 
-from lightning_diffal import UNLABELED, TypiClustSelector
-from lightning_diffal.selectors import typiclust
-from lightning_diffal.selectors.typiclust import mean_distance, order_of_visits
+from lightning_diffal import UNLABELED
+from lightning_diffal.selectors import TypiClustSelector, typiclust
+from lightning_diffal.selectors.typiclust import cluster_order, mean_distance
 from tests.selectors.test_contract import ask, changed, snapshot_of
 
 
@@ -19,12 +19,12 @@ def test_the_mean_distance_is_that_of_all_pairs(neighbors):
 def test_it_is_the_algorithm_on_the_same_clusters(monkeypatch):
     """The authors' loop over clusters, with all distances, on clusters that are given."""
     snapshot, truth = snapshot_of(n=150, known=12)
-    home = torch.arange(150) * 7 % 11
-    monkeypatch.setattr(typiclust, "kmeans", lambda points, clusters, generator: home)
+    cluster_of = torch.arange(150) * 7 % 11
+    monkeypatch.setattr(typiclust, "kmeans", lambda points, clusters, generator: cluster_of)
     points, labels, chosen = snapshot.embeddings.double().numpy(), snapshot.labels.numpy(), []
-    order = sorted(range(11), key=lambda c: ((labels[home == c] >= 0).sum(), -(home == c).sum(), c))
+    order = sorted(range(11), key=lambda c: ((labels[cluster_of == c] >= 0).sum(), -(cluster_of == c).sum(), c))
     for turn in range(18):
-        members = np.flatnonzero(home == order[turn % 11])
+        members = np.flatnonzero(cluster_of == order[turn % 11])
         distance = np.sort(cdist(points[members], points[members]), axis=1)[:, 1:6].mean(axis=1)
         typical = [members[i] for i in distance.argsort() if labels[members[i]] < 0 and members[i] not in chosen]
         chosen.append(typical[0])
@@ -46,11 +46,11 @@ def test_it_asks_in_the_middle_of_every_cloud_without_a_label():
 
 
 def test_few_labels_come_before_many_and_large_clusters_before_small():
-    home = torch.tensor([0] * 6 + [1] * 8 + [2] * 9 + [3] * 2)
+    cluster_of = torch.tensor([0] * 6 + [1] * 8 + [2] * 9 + [3] * 2)
     labels = torch.full((25,), UNLABELED)
     labels[14] = 0  # in cluster 2
-    assert order_of_visits(home, labels, clusters=5, size=7) == [1, 0, 2, 1, 0, 2, 1]
-    everything = order_of_visits(home, labels, clusters=5, size=24)
+    assert cluster_order(cluster_of, labels, clusters=5, size=7) == [1, 0, 2, 1, 0, 2, 1]
+    everything = cluster_order(cluster_of, labels, clusters=5, size=24)
     assert everything[-2:] == [3, 3], "too small to have a typical point"
     assert sorted(everything) == [0] * 6 + [1] * 8 + [2] * 8 + [3] * 2
 

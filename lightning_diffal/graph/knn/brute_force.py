@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import Progress
-from lightning_diffal.distributed import ALONE, Ranks
+from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.knn.cell_search import first_look, search_cells, share_to_search
 from lightning_diffal.graph.knn.cells import cut, dealt
 from lightning_diffal.graph.row_partition import Share
@@ -20,7 +20,7 @@ TILE_ENTRIES = 2**21
 
 
 def search_torch(
-    points: Float[Tensor, "n d"], count: int, progress: Progress, ranks: Ranks = ALONE
+    points: Float[Tensor, "n d"], count: int, progress: Progress, ranks: Ranks = SINGLE_PROCESS
 ) -> tuple[Int[Tensor, " r"], Int[Tensor, "r count"], Float[Tensor, " r"]]:
     """The points this rank searches from, the `count` nearest of each, and the spread its float32 error grows with.
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.distributed import ALONE, Ranks
+from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.row_partition import Share
 from lightning_diffal.numerics.kmeans import nearest_center
 from lightning_diffal.numerics.ragged import run_positions, run_starts
@@ -38,7 +38,7 @@ class Cells:
     size: Int[Tensor, " m"]
 
 
-def cut(points: Float[Tensor, "n d"], ranks: Ranks = ALONE) -> Cells:
+def cut(points: Float[Tensor, "n d"], ranks: Ranks = SINGLE_PROCESS) -> Cells:
     """The same cells on all ranks, each of which assigns its share of the points."""
     # A fixed seed: the cells decide how fast the search is, not what it finds.
     generator = torch.Generator(device=points.device).manual_seed(0)
