@@ -63,7 +63,6 @@ def check_queries(ranks):
         chi = [diffuse(graph, labels, c, steps=3, soft_labels=soft_labels) for graph in (alone, shared)]
         assert torch.equal(*chi), name
         for answer in (None, lambda indices, truth=truth: truth[indices]):
-            before = ranks.calls
             expected, found = (
                 batch_query(graph, labels, c, soft_labels=soft_labels, answer=answer, **options)
                 for graph in (alone, shared)
@@ -72,7 +71,6 @@ def check_queries(ranks):
             assert torch.equal(found.scores, expected.scores), name
             assert torch.equal(found.reached, expected.reached), name
             assert found.unreached == expected.unreached, name
-            assert ranks.calls == before, "a choice needs no message"
             answers.append(found.indices.tolist())
     return answers
 
@@ -94,12 +92,10 @@ def check_selectors(ranks):
         LocalMaxSelector(of=DiffusionSelector(neighbors=k), neighbors=k),
     ):
         options = {"generator": torch.Generator(), "timer": StageTimer(), "answer": lambda i: truth[i]}
-        before = ranks.calls
         found = choose(selector, Snapshot(**known, ranks=ranks), 20, **options)
         expected = choose(selector, Snapshot(**known), 20, **options)
         assert found.indices.tolist() == expected.indices.tolist()
         assert torch.equal(found.scores, expected.scores)
-        assert ranks.calls > before, "the neighbors were searched together"
 
 
 def test_a_snapshot_says_which_processes_search_together(together):

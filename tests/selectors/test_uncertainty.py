@@ -37,8 +37,8 @@ def test_few_classes_and_many_are_measured_alike(classes, selector, measure):
     snapshot = Snapshot(labels=torch.full((300,), UNLABELED), num_classes=classes, logits=logits)
     scores = measure(logits.double().softmax(dim=1).numpy())
     query = selector()(snapshot, 20)
-    assert query.scores.tolist() == pytest.approx(scores[query.indices], abs=1e-6)
-    assert query.scores.tolist() == pytest.approx(np.sort(scores)[:20], abs=1e-6)
+    assert query.scores.tolist() == pytest.approx(scores[query.indices], rel=1e-6, abs=1e-6)
+    assert query.scores.tolist() == pytest.approx(np.sort(scores)[:20], rel=1e-6, abs=1e-6)
 
 
 def test_the_margin_of_one_class_is_its_probability():
