@@ -21,7 +21,7 @@ def diffuse(
     *,
     steps: int,
     soft_labels: Float[Tensor, "n c"] | None = None,
-) -> Float[Tensor, "own c"]:
+) -> Float[Tensor, "n c"]:
     """Let the known labels walk `steps` steps over the graph.
 
     χ ← M χ with M = D⁻¹W, then every labeled row is set back to +1 for its class and -1 for the others. Row i, column c
@@ -29,22 +29,19 @@ def diffuse(
     steps χ becomes the harmonic solution of L_uu χ_u = W_ul χ_l.
 
     Args:
-        graph: Several ranks may share its rows out. All then give all labels, and each gets χ of its rows.
         labels: Class of each node, -1 where unknown.
         steps: T of the paper. More steps reach further and tell less.
         soft_labels: Probabilities f(x) of the current model. Unlabeled rows then start at 2 f(x) - 1, not at 0.
 
-    Cost: O(steps · edges · classes) time, 16 (c + 1) bytes a node; sums are taken in float64. Of W ranks each takes and
-    holds a W-th of that, and sends what `Walk` says.
+    Cost: O(steps · edges · classes) time, 16 (c + 1) bytes a node; sums are taken in float64.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, section 4 and appendix B.2.
     """
     check_labels("diffuse", labels, graph.num_nodes, num_classes, graph.device)
     check_count("diffuse", "steps", steps)
     if soft_labels is not None:
         check_probabilities("diffuse", soft_labels, graph.num_nodes, num_classes, graph.device)
-    share = graph.share
-    labels, soft_labels = share.of(labels.long()), None if soft_labels is None else share.of(soft_labels)
-    mass, walk = initial_mass(labels, range(num_classes), soft_labels), Walk(graph, num_classes + 1)
+    labels = labels.long()
+    mass, walk = initial_mass(labels, range(num_classes), soft_labels), Walk(graph)
     for _ in range(steps):
         mass = walk(mass, labels)
     return signal(mass).to(graph.weight.dtype)
@@ -56,5 +53,5 @@ def default_steps(graph: NeighborGraph) -> int:
     K is the mean out-degree, the number of neighbors unless the graph was symmetrized.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, section 4.4.
     """
-    degree = max(2.0, graph.share.ranks.sum(len(graph.col)) / graph.num_nodes)
+    degree = max(2.0, len(graph.col) / graph.num_nodes)
     return max(1, round(math.log(graph.num_nodes) / math.log(degree)))

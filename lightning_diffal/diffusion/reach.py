@@ -1,6 +1,6 @@
 """Who has been reached by a label, and in how many steps."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from jaxtyping import Bool, Int
@@ -12,23 +12,17 @@ from lightning_diffal.graph.neighbor_graph import NeighborGraph
 def backwards(
     graph: NeighborGraph, nodes: Int[Tensor, " b"], steps: int, enter: Callable[[Tensor, int], Tensor]
 ) -> Iterator[Int[Tensor, " r"]]:
-    """Follow the edges that lead to `nodes` back, step by step: the rows of this rank that are entered in each.
+    """Follow the edges that lead to `nodes` back, step by step: the rows that are entered in each.
 
     Args:
-        nodes: By their indices, the same on every rank.
         enter: Given the rows with an edge to those entered one step before, and the step, says which it enters, once
             each. It remembers them: they are given to it again.
-
-    Ranks tell each other whom they have entered (`Share.each`), but for the last step.
     """
-    parts: Iterable[Tensor] = [nodes]
     for step in range(1, steps + 1):
-        entered = [enter(graph.halo.rows_into(part), step) for part in parts]
-        if not entered:
-            return  # nobody has gone anywhere, on any rank
-        rows = torch.cat(entered)
-        yield rows
-        parts = graph.share.each(rows) if step < steps else []
+        nodes = enter(graph.incoming.sources(nodes), step)
+        yield nodes
+        if len(nodes) == 0:
+            return
 
 
 class Reach:
@@ -38,12 +32,12 @@ class Reach:
     followed backwards along the edges, and only where it is nearer than any label before it. A node can come nearer at
     most T times, so all labels together cost O(T · edges), however many they are.
 
-    Each rank counts for its rows. Labels wait until somebody asks.
+    Labels wait until somebody asks.
     """
 
     def __init__(self, graph: NeighborGraph, steps: int) -> None:
         self.graph, self.waiting = graph, list[Tensor]()
-        self.hops = torch.full((len(graph.share),), steps + 1, dtype=torch.int32, device=graph.device)
+        self.hops = torch.full((graph.num_nodes,), steps + 1, dtype=torch.int32, device=graph.device)
         self.set_steps(steps)
 
     def set_steps(self, steps: int) -> None:
@@ -60,7 +54,7 @@ class Reach:
         if not self.waiting:
             return
         nodes, self.waiting = torch.cat(self.waiting), []
-        self.enter(self.graph.share.places(nodes), 0)
+        self.enter(nodes, 0)
         for _ in backwards(self.graph, nodes, self.steps, self.enter):
             pass
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from lightning_diffal.diffusion.reach import backwards
 from lightning_diffal.diffusion.walk import Walk, initial_mass, label_mass, signal
-from lightning_diffal.graph.block import Block, blocks_of
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
+from lightning_diffal.graph.row_block import RowBlock
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.numerics.precision import wide_dtype
 
@@ -35,11 +35,6 @@ class KeptStates:
     recomputed, not corrected, so the result is that of T full products to the last bit.
 
     Cost: O(frontier · k · c) a label, which does not grow with n. Memory: 8 (T + 1) (c + 1) bytes a node.
-
-    Several ranks keep the states of their own rows, ⌈n / W⌉ of them, and hold a piece of what others have. For new
-    labels a rank sends at most (T - 1) (2¹⁶ + 8 (W - 1) f) bytes to find the frontier, of which no rank has more than f
-    rows, and on average 8 u + (T - 1) · 8 (c + 1) u for the u rows of other ranks that a rank reads: u ≤ k f, and u ≤ h
-    of `Walk`. χ⁽⁰⁾ needs no message, since all have the labels.
     """
 
     def __init__(
@@ -50,14 +45,13 @@ class KeptStates:
         steps: int,
         soft_labels: Float[Tensor, "n c"] | None,
     ) -> None:
-        self.graph, self.labels, self.soft_labels = graph, labels.clone(), soft_labels
-        self.known = graph.share.of(self.labels)  # a view: of the rows of this rank
+        self.graph, self.labels = graph, labels.clone()
         self.classes = range(num_classes)
-        self.seen = torch.zeros_like(self.known, dtype=torch.bool)
-        walk, soft_labels = Walk(graph, num_classes + 1), of_share(graph, soft_labels)
-        self.mass = [initial_mass(self.known, self.classes, soft_labels)]
+        self.seen = torch.zeros_like(self.labels, dtype=torch.bool)
+        walk = Walk(graph)
+        self.mass = [initial_mass(self.labels, self.classes, soft_labels)]
         for _ in range(steps):
-            self.mass.append(walk(self.mass[-1], self.known))
+            self.mass.append(walk(self.mass[-1], self.labels))
         self.set_steps(steps)
 
     @staticmethod
@@ -68,41 +62,31 @@ class KeptStates:
         # Later states are no longer asked for: T only shrinks.
         del self.mass[steps + 1 :]
         self.scores = tornness(self.mass[-1])
-        self.scores[self.known != UNLABELED] = float("inf")
+        self.scores[self.labels != UNLABELED] = float("inf")
 
-    def ranking(self) -> Float[Tensor, " own"]:
-        """How torn every node of this rank is; infinite where labeled."""
+    def ranking(self) -> Float[Tensor, " n"]:
+        """How torn every node is; infinite where labeled."""
         return self.scores
 
     def learn(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None:
-        share = self.graph.share
         self.labels[nodes] = classes
-        places, known = share.places(nodes), label_mass(classes[share.mine(nodes)], self.classes)
+        known = label_mass(classes, self.classes)
         for mass in self.mass:
-            mass[places] = known
-        self.scores[places] = float("inf")
+            mass[nodes] = known
+        self.scores[nodes] = float("inf")
         rows, within = self.frontier(nodes)
-        if share.alone and len(rows) == 0:
+        if len(rows) == 0:
             return
-        blocks = blocks_of(self.graph, rows, within, len(self.classes) + 1)
+        block = RowBlock(self.graph, rows, within)
         for step, (before, after) in enumerate(pairwise(self.mass)):
-            for block in blocks:
-                around = self.start(block) if step == 0 else block.around(before, step)
-                after[block.rows[: block.within[step]]] = block.times(around, step)
+            after[block.rows[: block.within[step]]] = block.times(before, step)
         self.scores[rows] = tornness(self.mass[-1][rows])
-
-    def start(self, block: Block) -> Float[Tensor, "u w"]:
-        """χ⁽⁰⁾ around a block: everybody has the labels, so that there is nothing to ask."""
-        if self.graph.share.alone:
-            return self.mass[0]
-        soft_labels = None if self.soft_labels is None else self.soft_labels[block.nodes]
-        return initial_mass(self.labels[block.nodes], self.classes, soft_labels)
 
     def frontier(self, nodes: Int[Tensor, " b"]) -> tuple[Int[Tensor, " r"], list[int]]:
         """Unlabeled rows with a walk to `nodes`, the nearest first, and how many are within 1, 2, ... steps."""
 
         def enter(before: Int[Tensor, " s"], step: int) -> Int[Tensor, " r"]:
-            rows: Tensor = before[(self.known[before] == UNLABELED) & ~self.seen[before]].unique()
+            rows: Tensor = before[(self.labels[before] == UNLABELED) & ~self.seen[before]].unique()
             self.seen[rows] = True
             return rows
 
@@ -115,15 +99,13 @@ class KeptStates:
 
     def likeliest(self, nodes: Int[Tensor, " b"]) -> Int[Tensor, " b"]:
         """The class with the largest χ, the lowest of equal ones."""
-        share = self.graph.share
-        return share.told(nodes, in_units(self.mass[-1][share.places(nodes), :-1]).argmax(dim=1))
+        return in_units(self.mass[-1][nodes, :-1]).argmax(dim=1)
 
 
 class RecomputedStates:
     """The same without keeping anything: T full products whenever the scores are asked for, some classes at a time.
 
-    Cost: O(T · edges · c) a mini-batch. Memory: `state_bytes`, or 48 bytes a node where that is more. Several ranks
-    send what T steps of `Walk` do for each.
+    Cost: O(T · edges · c) a mini-batch. Memory: `state_bytes`, or 48 bytes a node where that is more.
     """
 
     def __init__(
@@ -135,12 +117,11 @@ class RecomputedStates:
         soft_labels: Float[Tensor, "n c"] | None,
         state_bytes: int,
     ) -> None:
-        self.graph, self.labels, self.soft_labels = graph, labels.clone(), of_share(graph, soft_labels)
-        self.known = graph.share.of(self.labels)
+        self.graph, self.labels, self.soft_labels = graph, labels.clone(), soft_labels
         # Two states live at a time, and the signal of the second.
-        width = max(1, state_bytes // (24 * graph.share.block) - 1)
+        width = max(1, state_bytes // (24 * graph.num_nodes) - 1)
         self.blocks = [range(start, min(start + width, num_classes)) for start in range(0, num_classes, width)]
-        self.walk = Walk(graph, len(self.blocks[0]) + 1)
+        self.walk = Walk(graph)
         self.steps = steps
 
     def set_steps(self, steps: int) -> None:
@@ -149,28 +130,22 @@ class RecomputedStates:
     def learn(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None:
         self.labels[nodes] = classes
 
-    def final_mass(self, classes: range) -> Float[Tensor, "own w"]:
-        mass = initial_mass(self.known, classes, self.soft_labels)
+    def final_mass(self, classes: range) -> Float[Tensor, "n w"]:
+        mass = initial_mass(self.labels, classes, self.soft_labels)
         for _ in range(self.steps):
-            mass = self.walk(mass, self.known)
+            mass = self.walk(mass, self.labels)
         return mass
 
-    def ranking(self) -> Float[Tensor, " own"]:
-        scores = torch.full_like(self.known, float("inf"), dtype=wide_dtype(self.known.device))
+    def ranking(self) -> Float[Tensor, " n"]:
+        scores = torch.full_like(self.labels, float("inf"), dtype=wide_dtype(self.labels.device))
         for classes in self.blocks:
             torch.minimum(scores, tornness(self.final_mass(classes)), out=scores)
-        scores[self.known != UNLABELED] = float("inf")
+        scores[self.labels != UNLABELED] = float("inf")
         return scores
 
     def likeliest(self, nodes: Int[Tensor, " b"]) -> Int[Tensor, " b"]:
-        share = self.graph.share
-        places = share.places(nodes)
-        mass = torch.cat([self.final_mass(classes)[places, :-1] for classes in self.blocks], dim=1)
-        return share.told(nodes, in_units(mass).argmax(dim=1))
-
-
-def of_share(graph: NeighborGraph, soft_labels: Float[Tensor, "n c"] | None) -> Float[Tensor, "own c"] | None:
-    return None if soft_labels is None else graph.share.of(soft_labels)
+        mass = torch.cat([self.final_mass(classes)[nodes, :-1] for classes in self.blocks], dim=1)
+        return in_units(mass).argmax(dim=1)
 
 
 States: TypeAlias = KeptStates | RecomputedStates

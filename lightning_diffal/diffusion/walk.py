@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.graph.block import blocks_of
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.numerics.precision import wide_dtype
@@ -38,26 +37,13 @@ def label_mass(labels: Int[Tensor, " b"], classes: range) -> Float[Tensor, "b w"
 
 
 class Walk:
-    """Takes steps of the walk: h ← M h, and labeled nodes keep what they have.
+    """Takes steps of the walk: h ← M h, and labeled nodes keep what they have."""
 
-    Args:
-        width: The most columns that mass will have.
-
-    Several ranks take a step together, each for its rows. A rank sends those of its rows that others point at, once to
-    each of them: on average h rows of 8 (c + 1) bytes, h ≤ min(n, k n / W) what the rows of a rank point at elsewhere.
-    """
-
-    def __init__(self, graph: NeighborGraph, width: int) -> None:
+    def __init__(self, graph: NeighborGraph) -> None:
         self.graph = graph
-        rows = len(graph.share)
-        places = torch.arange(rows, device=graph.device)
-        self.blocks = [] if graph.share.alone else blocks_of(graph, places, [rows], width)
 
-    def __call__(self, mass: Float[Tensor, "own w"], labels: Int[Tensor, " own"]) -> Float[Tensor, "own w"]:
-        if self.graph.share.alone:
-            after = self.graph.transition @ mass
-        else:
-            after = torch.cat([block.times(block.around(mass, 0), 0) for block in self.blocks])
+    def __call__(self, mass: Float[Tensor, "n w"], labels: Int[Tensor, " n"]) -> Float[Tensor, "n w"]:
+        after = self.graph.transition @ mass
         labeled = (labels != UNLABELED).nonzero()[:, 0]
         after[labeled] = mass[labeled]
         return after

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lightning_diffal.distributed import ALONE, Ranks
+from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.plugin.embedding import Embedded
 from lightning_diffal.selectors.snapshot import StochasticPasses
 
@@ -18,7 +18,7 @@ def rows_of_rank(rows: Sequence[int], rank: int, world: int) -> list[int]:
 
 def ranks_of(trainer: Any) -> Ranks:
     """The processes of this Trainer, as far as torch.distributed knows them."""
-    return ALONE if trainer.world_size == 1 else Ranks.of_group()
+    return SINGLE_PROCESS if trainer.world_size == 1 else Ranks.of_group()
 
 
 def gathered(trainer: Any, seen: Embedded, size: int) -> Embedded:

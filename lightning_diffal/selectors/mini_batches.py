@@ -8,7 +8,7 @@ from lightning_diffal.diffusion.reach import Reach
 from lightning_diffal.diffusion.scores import UNIT, KeptStates, RecomputedStates, States, in_units
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED
-from lightning_diffal.numerics.topk import lowest
+from lightning_diffal.numerics.topk import topk_lowest
 from lightning_diffal.selectors.base import Query
 
 # Places in the order of influence looked at together.
@@ -52,15 +52,13 @@ class Chooser:
         """The nodes with the smallest min_c |χ_c|, smallest first, besides all that are unreached."""
         if self.states is None:
             self.states = self.new_states()
-        share, ranking = self.graph.share, self.states.ranking()
-        ranking[share.places(besides)] = float("inf")  # they are chosen now, as learning their labels will say again
-        rows = first_lowest(ranking, min(count, len(ranking)))
-        scores, nodes, _ = share.lowest(ranking[rows], rows, count)
-        return nodes, scores / UNIT
+        ranking = self.states.ranking()
+        ranking[besides] = float("inf")  # they are chosen now, as learning their labels will say again
+        nodes = first_lowest(ranking, min(count, len(ranking)))
+        return nodes, ranking[nodes] / UNIT
 
     def new_states(self) -> States:
-        # By the rank that owns most, so that all do the same.
-        needed = KeptStates.bytes_needed(self.graph.share.block, self.num_classes, self.steps)
+        needed = KeptStates.bytes_needed(self.graph.num_nodes, self.num_classes, self.steps)
         if needed <= self.state_bytes:
             return KeptStates(self.graph, self.labels, self.num_classes, self.steps, self.soft_labels)
         return RecomputedStates(
@@ -99,25 +97,21 @@ def first_lowest(ranking: Float[Tensor, " n"], count: int) -> Int[Tensor, " b"]:
         return ranking.argmin(dim=0, keepdim=True)  # the first of equal ones, by its documentation
     if count == 0:
         return ranking.argsort()[:0]
-    places = lowest(ranking[None], count)[0].sort().values
+    places = topk_lowest(ranking[None], count)[0].sort().values
     return places[ranking[places].argsort(stable=True)]
 
 
 class Explorer:
-    """Finds the unreached of the largest influence. Cost: O(n log n) once, then next to nothing a choice.
-
-    Each rank looks among its rows, and all agree on the best of what they found: 16 (b + 1) bytes to each other rank
-    for a choice of b.
-    """
+    """Finds the unreached of the largest influence. Cost: O(n log n) once, then next to nothing a choice."""
 
     def __init__(self, graph: NeighborGraph, labels: Int[Tensor, " n"], steps: int) -> None:
-        self.share, self.reach = graph.share, Reach(graph, steps)
+        self.reach = Reach(graph, steps)
         self.reach.add((labels != UNLABELED).nonzero()[:, 0])
         self.reach.catch_up()
         self.influence = in_units(graph.wide_influence)
         # Stable: of equal influence, the lower index first.
         self.by_influence = self.influence.argsort(descending=True, stable=True)
-        self.unreached = self.share.ranks.sum(self.reach.unreached)
+        self.unreached = self.reach.unreached
         self.start_over()
 
     def set_steps(self, steps: int) -> None:
@@ -135,8 +129,7 @@ class Explorer:
             self.unreached = 0
             return self.by_influence[:0]
         self.reach.catch_up()
-        rows = self.look(count)
-        _, nodes, self.unreached = self.share.lowest(-self.influence[rows], rows, count, note=self.reach.unreached)
+        nodes, self.unreached = self.look(count), self.reach.unreached
         self.over = len(nodes) < count  # no more after these, and nobody needs to be asked again
         return nodes
 

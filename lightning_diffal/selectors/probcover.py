@@ -11,14 +11,14 @@ from torch import Tensor
 from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.numerics.kmeans import kmeans
 from lightning_diffal.numerics.precision import full_float32, product_rounding, wide_dtype
-from lightning_diffal.numerics.sampling import some
+from lightning_diffal.numerics.sampling import sample_without_replacement
+from lightning_diffal.numerics.tiles import TILE_ENTRIES
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import Query
 from lightning_diffal.selectors.score import in_order
 from lightning_diffal.selectors.snapshot import Snapshot
 
-# Distances held at a time, 8 bytes each, and how many of a row: such tiles stay in the cache.
-TILE_ENTRIES = 2**20
+# Distances of a row held at a time: such tiles stay in the cache.
 TILE_WIDTH = 2**10
 # Points whose nearest stranger is looked for: the purity they give has a standard error of 0.5% at 95%.
 JUDGED = 2048
@@ -73,7 +73,7 @@ class ProbCoverSelector:
                     radius = pure_radius(points, home, self.purity, generator)
             counted = torch.arange(len(points), device=points.device)
             if len(points) > self.counted:
-                counted = some(self.counted, len(points), generator, points.device)
+                counted = sample_without_replacement(self.counted, len(points), generator, points.device)
             with timer.stage("counts"):
                 cover = Cover(points, counted, radius)
                 cover.add(snapshot.labeled)
@@ -148,7 +148,7 @@ def pure_radius(
 
     A ball is pure up to the distance of the nearest point of another cluster, so δ is a quantile of those.
     """
-    judged = some(JUDGED, len(points), generator, points.device)
+    judged = sample_without_replacement(JUDGED, len(points), generator, points.device)
     nearest = torch.full_like(points[judged, 0], float("inf"))
     for start in range(0, len(points), max(1, TILE_ENTRIES // len(judged))):
         part = slice(start, start + max(1, TILE_ENTRIES // len(judged)))

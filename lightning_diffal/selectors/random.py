@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from lightning_diffal.numerics.sampling import some
+from lightning_diffal.numerics.sampling import sample_without_replacement
 from lightning_diffal.selectors.base import Query
 from lightning_diffal.selectors.score import in_order
 from lightning_diffal.selectors.snapshot import Snapshot
@@ -21,5 +21,5 @@ class RandomSelector:
     needs: ClassVar[frozenset[str]] = frozenset()
 
     def __call__(self, snapshot: Snapshot, size: int, *, generator: torch.Generator) -> Query:
-        places = some(size, snapshot.num_unlabeled, generator, snapshot.labels.device)
+        places = sample_without_replacement(size, snapshot.num_unlabeled, generator, snapshot.labels.device)
         return in_order(snapshot.unlabeled_at(places), torch.full(places.shape, float("nan"), device=places.device))

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import skip_type_check
-from lightning_diffal.distributed import ALONE, Ranks
+from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
 from lightning_diffal.labels import UNLABELED, check_labels, refuse_other_than_probabilities
 from lightning_diffal.numerics.precision import magnitude, surely_finite, times_two_to
@@ -56,7 +56,7 @@ class Snapshot:
     """The same from passes with dropout, if the selector needs "stochastic"."""
     queries_before: int = 0
     """How many queries this run has made."""
-    ranks: Ranks = ALONE
+    ranks: Ranks = SINGLE_PROCESS
     """The processes that have this same snapshot and choose from it together. All must choose alike."""
 
     def __post_init__(self) -> None:
@@ -130,7 +130,7 @@ class Snapshot:
                     symmetric=True,
                     progress=timer.track,
                     ranks=self.ranks,
-                ).gathered()
+                )
             self.graphs[neighbors] = graph
         return self.graphs[neighbors]
 
