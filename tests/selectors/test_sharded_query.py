@@ -1,4 +1,4 @@
-"""Rows shared out among real processes: every rank makes the choice of one process, and holds and sends its share."""
+"""Graphs built by real processes together: every rank makes the choice of a single process."""
 
 import pytest
 import torch
@@ -8,24 +8,20 @@ from lightning_diffal import (
     DirichletSelector,
     EntropySelector,
     LocalMaxSelector,
-    NeighborGraph,
     PoissonSelector,
     Snapshot,
     batch_query,
     build_graph,
     diffuse,
 )
-from lightning_diffal.diffusion.scores import KeptStates
-from lightning_diffal.diffusion.walk import Walk
-from lightning_diffal.graph.row_partition import Share
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import choose
-from tests.together import Together
+from tests.process_group import ProcessGroup
 
 
 @pytest.fixture(scope="module", params=[2, 4])
 def together(request):
-    group = Together(request.param)
+    group = ProcessGroup(request.param)
     yield group
     group.stop()
 
@@ -79,8 +75,6 @@ def check_queries(ranks):
     for number, (name, (points, k, c, labels, truth, soft), symmetric, given) in enumerate(cases()):
         if ranks.world == 4 and number % 3 and number < 16:
             continue  # four on two cores are slow
-        # Two ranks exchange in small pieces what four exchange at once, and the other way around.
-        ranks.piece_bytes = 6000 if (number + ranks.world // 2) % 2 else 2**26
         options, asked = dict(given), []
 
         def answer(indices, asked=asked, truth=truth):
@@ -90,9 +84,9 @@ def check_queries(ranks):
         options["soft_labels"] = soft if options.pop("soft", False) else None
         options["answer"] = None if options.pop("guess", False) else answer
         whole, mine = (build_graph(points, k, symmetric=symmetric, ranks=of) for of in (type(ranks)(), ranks))
-        share, steps = mine.share, options.get("steps") or 3
+        steps = options.get("steps") or 3
         chi, part = (diffuse(g, labels, c, steps=steps, soft_labels=options["soft_labels"]) for g in (whole, mine))
-        assert torch.equal(part, share.of(chi)), name
+        assert torch.equal(part, chi), name
         expected, questions = batch_query(whole, labels, c, **options), len(asked)
         found = batch_query(mine, labels, c, **options)
         assert torch.equal(found.indices, expected.indices), name
@@ -100,88 +94,10 @@ def check_queries(ranks):
         assert torch.equal(found.reached, expected.reached), name
         assert found.unreached == expected.unreached, name
         assert asked[questions:] == asked[:questions], name
-    calls = ranks.calls
-    assert ranks.tell(calls) == [calls] * ranks.world
 
 
 def test_every_rank_makes_the_choice_of_one_process(together):
     together(check_queries)
-
-
-def held_and_sent(ranks, n, k, c, steps):
-    points, k, c, labels, truth, _ = pool(n, k=k, c=c, known=200, d=4)
-    whole, graph = build_graph(points, k), build_graph(points, k, ranks=ranks)
-    graph.halo, graph.most_edges  # noqa: B018, once for a graph
-    first, stop = graph.share.first, graph.share.stop
-    around = whole.col[first * k : stop * k].unique()
-    elsewhere = int(((around < first) | (around >= stop)).sum())
-    before = ranks.sent
-    walk, start = Walk(graph, c + 1), torch.ones(len(graph.share), c + 1, dtype=torch.float64)
-    for _ in range(steps):
-        walk(start, graph.share.of(labels))
-    walked, before = ranks.sent - before, ranks.sent
-    kept = KeptStates(graph, labels, c, steps, None)
-    state_bytes = sum(mass.nbytes for mass in kept.mass)
-    before, calls = ranks.sent, ranks.calls
-    nodes = (labels < 0).nonzero()[:3, 0]
-    rows, _ = KeptStates(whole, labels, c, steps, None).frontier(nodes)
-    kept.learn(nodes, truth[nodes])
-    learned, learning_calls = ranks.sent - before, ranks.calls - calls
-    own = rows[(rows >= first) & (rows < stop)]
-    read = whole.col.view(n, k)[own].unique()
-    read = int(((read < first) | (read >= stop)).sum())
-    return {
-        "elsewhere": elsewhere,
-        "walked": walked,
-        "state_bytes": state_bytes,
-        "edges": len(graph.col),
-        "learned": learned,
-        "calls": learning_calls,
-        "frontier": len(own),
-        "read": read,
-    }
-
-
-def test_memory_and_bytes_are_those_of_the_formulas(together):
-    n, k, c, steps, world = 5001, 6, 4, 3, len(together.pipes)
-    answers = together(held_and_sent, n, k, c, steps)
-    block, row = -(-n // world), 8 * (c + 1)
-    total = {name: sum(answer[name] for answer in answers) for name in answers[0]}
-    assert total["state_bytes"] == (steps + 1) * row * n
-    for answer in answers:
-        assert answer["edges"] <= k * block
-        assert answer["state_bytes"] <= (steps + 1) * row * block
-        assert answer["elsewhere"] <= min(n - block + world, k * block)
-        # T - 1 layers of the frontier told, who reads what settled in two, T - 1 states read.
-        assert answer["calls"] == 2 * (steps - 1) + 2
-    # Whatever one rank reads another sends, so that the sums are exact: 8 bytes a row to ask, and T times its values.
-    settled = 8 * world * (world - 1)
-    assert total["walked"] == settled + (8 + steps * row) * total["elsewhere"]
-    told = (steps - 1) * (2**16 + 8 * (world - 1) * max(answer["frontier"] for answer in answers)) * world
-    assert total["read"] > 100
-    assert total["learned"] <= told + steps * settled + (8 + (steps - 1) * row) * total["read"]
-
-
-def check_a_ring(ranks):
-    # By hand, with rows of different length: node i points at its two sides, the first at everybody.
-    n = 11
-    rows = [torch.arange(1, n)] + [torch.tensor(sorted({(i - 1) % n, (i + 1) % n})) for i in range(1, n)]
-    crow = torch.tensor([0, *torch.tensor([len(row) for row in rows]).cumsum(0).tolist()])
-    col, weight = torch.cat(rows), torch.ones(len(torch.cat(rows)))
-    share = Share(ranks, n)
-    start, stop = crow[share.first], crow[share.stop]
-    part = NeighborGraph(crow[share.first : share.stop + 1] - start, col[start:stop], weight[start:stop], share)
-    labels = torch.full((n,), -1)
-    labels[3], labels[8] = 0, 1
-    found, expected = (
-        batch_query(graph, labels, 2, size=n, steps=2) for graph in (part, NeighborGraph(crow, col, weight))
-    )
-    assert found.indices.tolist() == expected.indices.tolist()
-    assert found.scores.tolist() == expected.scores.tolist()
-
-
-def test_a_graph_by_hand_with_rows_of_different_length(together):
-    together(check_a_ring)
 
 
 def check_selectors(ranks):
@@ -194,15 +110,11 @@ def check_selectors(ranks):
         LocalMaxSelector(of=EntropySelector(), neighbors=k),
         LocalMaxSelector(of=DiffusionSelector(neighbors=k), neighbors=k),
     ):
-        options, before = (
-            {"generator": torch.Generator(), "timer": StageTimer(), "answer": lambda i: truth[i]},
-            ranks.calls,
-        )
+        options = {"generator": torch.Generator(), "timer": StageTimer(), "answer": lambda i: truth[i]}
         found = choose(selector, Snapshot(**known, ranks=ranks), 20, **options)
         expected = choose(selector, Snapshot(**known), 20, **options)
         assert found.indices.tolist() == expected.indices.tolist()
         assert torch.equal(found.scores, expected.scores)
-        assert ranks.calls > before
 
 
 def test_a_snapshot_says_who_works_together(together):
