@@ -14,7 +14,7 @@ import torch
 from hidden_layer import hidden_layer
 
 from lightning_diffal import NeighborGraph, build_graph
-from lightning_diffal.graph.knn.search import Backend
+from lightning_diffal.graph.knn.registry import Backend
 
 SIZES = [
     *((1_000, 2), (1_000, 8), (1_000, 64)),

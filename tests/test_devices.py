@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lightning_diffal import UNLABELED, batch_query, build_graph, diffuse
-from lightning_diffal.graph.knn import brute_force as exact
+from tests.graph.pruned import register_pruned
 
 
 def test_the_check_can_fail():
@@ -30,12 +30,11 @@ def test_graphs_are_made_on_the_device_of_the_embeddings(backend, symmetric):
     assert torch.equal(graph.influence, expected.influence)
 
 
-def test_so_are_the_cells_and_the_direct_search(monkeypatch):
-    monkeypatch.setattr(exact, "CELLS_FROM", 2)
-    monkeypatch.setattr(exact, "CELLS_UP_TO", 1)
+def test_so_are_those_of_the_pruned_search_and_of_all_differences(monkeypatch):
+    register_pruned(monkeypatch)
     lattice = torch.cartesian_prod(*[torch.arange(6.0)] * 3)  # ties everywhere: no row is certain
     with torch.device("meta"):
-        graph = build_graph(lattice, 4, backend="torch")
+        graph = build_graph(lattice, 4, backend="pruned")
     assert graph.col[:4].tolist() == [1, 6, 7, 36]
 
 
@@ -72,20 +71,18 @@ def test_diffusion_and_query_stay_on_the_device_of_the_graph(soft, state_bytes, 
     assert guessed_again.indices.tolist() == guessed.indices.tolist()
 
 
-def test_nothing_reads_memory_it_did_not_write():
+def test_nothing_reads_memory_it_did_not_write(monkeypatch):
+    register_pruned(monkeypatch)
     # In this mode, which Trainer(deterministic=True) sets, fresh memory holds NaN and unsafe operations raise.
     points = torch.randn(600, 4, generator=torch.Generator().manual_seed(2))
     points[100:130] = points[0]
     labels = torch.full((600,), UNLABELED)
     labels[:30] = torch.arange(30) % 3
     expected = batch_query(build_graph(points, 6, backend="faiss"), labels, 3, size=200, mini_batch=4)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "CELLS_FROM", 2)
-        patch.setattr(exact, "CELLS_UP_TO", 1)
-        torch.use_deterministic_algorithms(True)
-        try:
-            query = batch_query(build_graph(points, 6, backend="torch"), labels, 3, size=200, mini_batch=4)
-        finally:
-            torch.use_deterministic_algorithms(False)
+    torch.use_deterministic_algorithms(True)
+    try:
+        query = batch_query(build_graph(points, 6, backend="pruned"), labels, 3, size=200, mini_batch=4)
+    finally:
+        torch.use_deterministic_algorithms(False)
     assert torch.equal(query.indices, expected.indices)
     assert torch.equal(query.scores, expected.scores)

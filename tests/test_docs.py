@@ -1,6 +1,5 @@
 """The tables of the documentation are what is computed."""
 
-import runpy
 from collections import defaultdict
 from pathlib import Path
 
@@ -9,11 +8,6 @@ from lightning_diffal.studies.results import read_results
 from lightning_diffal.studies.table import table
 
 ROOT = Path(__file__).parents[1]
-
-
-def test_the_model_in_the_documentation_is_the_one_that_is_computed():
-    model = runpy.run_path(str(ROOT / "benchmarks" / "model_of_ranks.py"))
-    assert model["table"]() in (ROOT / "docs" / "several_processes.md").read_text()
 
 
 def test_the_results_in_the_readme_are_those_of_the_result_files():

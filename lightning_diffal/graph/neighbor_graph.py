@@ -10,10 +10,9 @@ from torch import Tensor
 
 from lightning_diffal.arguments import Progress, check_count, skip_type_check
 from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
-from lightning_diffal.graph.halo import Halo, halo_of
-from lightning_diffal.graph.incoming_edges import IncomingEdges, incoming_edges
-from lightning_diffal.graph.knn.search import Backend, default_neighbors, nearest_neighbors
-from lightning_diffal.graph.row_partition import Share
+from lightning_diffal.graph.incoming_edges import IncomingEdges
+from lightning_diffal.graph.knn.nearest_neighbors import default_neighbors, nearest_neighbors
+from lightning_diffal.graph.knn.registry import Backend
 from lightning_diffal.numerics.precision import surely_finite, wide_dtype
 
 
@@ -22,29 +21,17 @@ class NeighborGraph:
     """A weighted directed graph in compressed rows: the neighbors of node i are `col[crow[i]:crow[i + 1]]`.
 
     `weight` holds W_ij for each of them, positive. Built by `build_graph`, or by hand from any CSR matrix.
-
-    Several ranks share the rows out: each has the rows of its `share`, whose first is node `share.first`, with columns
-    in the whole graph. What is said of rows is then said of those of this rank.
     """
 
     crow: Tensor  # (n + 1,)
     col: Tensor  # (e,)
     weight: Tensor  # (e,)
-    share: Share = None  # type: ignore[assignment]  # all rows
 
     def __post_init__(self) -> None:
-        if self.share is None:
-            object.__setattr__(self, "share", Share(SINGLE_PROCESS, len(self.crow) - 1))
-        least = 2 if self.share.alone else 1
-        if self.crow.ndim != 1 or len(self.crow) < least or self.col.shape != self.weight.shape or self.col.ndim != 1:
+        if self.crow.ndim != 1 or len(self.crow) < 2 or self.col.shape != self.weight.shape or self.col.ndim != 1:
             shapes = f"crow {tuple(self.crow.shape)}, col {tuple(self.col.shape)}, weight {tuple(self.weight.shape)}"
             raise ValueError(f"NeighborGraph: crow (n + 1,), col (e,) and weight (e,) are needed, given were {shapes}.")
-        if len(self.crow) != len(self.share) + 1:
-            raise ValueError(
-                f"NeighborGraph: rank {self.share.ranks.rank} owns {len(self.share)} of {self.num_nodes} rows, "
-                f"crow has {len(self.crow) - 1}."
-            )
-        # Sparse products trust these without looking.
+        # Sparse products do not check these.
         if int(self.crow[0]) != 0 or int(self.crow[-1]) != len(self.col) or bool((self.crow.diff() < 0).any()):
             raise ValueError(f"NeighborGraph: crow must rise from 0 to the number of edges, {len(self.col)}.")
         if len(self.col) and not 0 <= int(self.col.min()) <= int(self.col.max()) < self.num_nodes:
@@ -54,8 +41,7 @@ class NeighborGraph:
 
     @property
     def num_nodes(self) -> int:
-        """All nodes, of all ranks."""
-        return self.share.size
+        return len(self.crow) - 1
 
     @property
     def device(self) -> torch.device:
@@ -67,7 +53,7 @@ class NeighborGraph:
 
     @cached_property
     def source(self) -> Int[Tensor, " e"]:
-        """The row each edge starts from, counted from the first of this rank."""
+        """The row each edge starts from."""
         return torch.repeat_interleave(self.degree)
 
     @cached_property
@@ -82,43 +68,24 @@ class NeighborGraph:
 
     @cached_property
     def transition_weight(self) -> Float[Tensor, " e"]:
-        """M_ij = W_ij / Σ_j W_ij for each edge: the chance of a step from i to j."""
+        """M_ij = W_ij / Σ_j W_ij for each edge: the probability of a step from i to j."""
         return self.weight.to(wide_dtype(self.device)) / self.wide_influence[self.source]
 
     @cached_property
     def transition(self) -> Tensor:
-        """M = D⁻¹W as a sparse CSR tensor (rows, n)."""
+        """M = D⁻¹W as a sparse CSR tensor (n, n)."""
         return csr(self.crow, self.col, self.transition_weight, self.num_nodes)
 
     @cached_property
-    def halo(self) -> Halo:
-        """The same edges from their other end."""
-        return halo_of(self.share, self.source, self.col)
-
-    @cached_property
     def incoming(self) -> IncomingEdges:
-        """The edges by the node they point at."""
-        return incoming_edges(self.num_nodes, self.source, self.col)
-
-    @cached_property
-    def most_edges(self) -> int:
-        """The edges of the rank that has most."""
-        return max(self.share.ranks.tell(len(self.col)))
-
-    def gathered(self) -> "NeighborGraph":
-        """The whole graph, on every rank. Memory: 20 bytes an edge of it. Bytes sent: those of this rank to all."""
-        share = self.share
-        if share.alone:
-            return self
-        crow = torch.zeros(self.num_nodes + 1, dtype=torch.long, device=self.device)
-        torch.cumsum(share.ranks.joined(self.degree), 0, out=crow[1:])
-        return NeighborGraph(crow, share.ranks.joined(self.col), share.ranks.joined(self.weight))
+        """The same edges by the node they point at."""
+        return IncomingEdges.of(self.source, self.col, self.num_nodes)
 
 
 def csr(crow: Int[Tensor, " r_plus_1"], col: Int[Tensor, " e"], value: Float[Tensor, " e"], width: int) -> Tensor:
     """A sparse CSR tensor (r, width)."""
     with warnings.catch_warnings():
-        # torch says once in a process that CSR is in beta; users of this library cannot act on it.
+        # torch warns once in a process that CSR is in beta; users of this library cannot act on it.
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
         size = (len(crow) - 1, width)
         return torch.sparse_csr_tensor(crow, col, value, size, device=value.device, check_invariants=False)
@@ -151,14 +118,13 @@ def build_graph(
             "faiss" (exact, on the CPU), or "auto", the fastest by measurement of what is installed.
         symmetric: Take (W + Wᵀ)/2. Rows then have different numbers of edges.
         progress: Wraps the loop over blocks of rows; `tqdm.tqdm` draws a bar.
-        ranks: Processes that build the graph together, each given all embeddings. Each has its share of the rows then,
-            the same bit by bit as those of one process.
+        ranks: Processes that build the graph together, each given all embeddings. Each searches its share of the rows;
+            then the neighbors are gathered and every rank returns the whole graph, equal bit by bit to that of a single
+            process.
 
     Cost: at most n² distances, a tenth of that where the embedding has clusters. Memory: 20 bytes an edge for the
-    graph; while it is built 60 (k + 5) + 20 d bytes a point and 300 MiB, however large n.
-    Of W ranks each searches for n / W points and holds n k / W edges; while it searches, 20 d + 60 bytes for each of
-    all points and 60 (k + 5) for its own. It sends at most 8 n (W - 1) / W bytes to settle the cells, 16 (k + 1) n / W
-    to bring neighbors home, and 24 k n / W if symmetric.
+    graph; while it is built 60 (k + 5) + 20 d bytes a point and 300 MiB, however large n. Of W ranks each computes
+    1 / W of the distances and receives 16 k + 16 bytes a point.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, sections 4 and 5.
     """
     check_embeddings(embeddings)
@@ -168,13 +134,12 @@ def build_graph(
     points = embeddings.detach()
     if points.dtype not in (torch.float32, torch.float64):
         points = points.float()
-    share = Share(ranks, len(points))
-    check_alike(points, neighbors, symmetric, ranks)
-    nearest, distance = nearest_neighbors(points, neighbors, backend, progress, share)
+    check_same_on_all_ranks(points, neighbors, symmetric, ranks)
+    nearest, distance = nearest_neighbors(points, neighbors, backend, progress, ranks)
     weight = kernel(distance).to(points.dtype)
     crow = torch.arange(0, nearest.numel() + 1, neighbors, device=points.device)
-    graph = NeighborGraph(crow, nearest.flatten(), weight.flatten(), share)
-    return (symmetrized(graph) if symmetric else graph).gathered()
+    graph = NeighborGraph(crow, nearest.flatten(), weight.flatten())
+    return symmetrized(graph) if symmetric else graph
 
 
 @skip_type_check
@@ -199,14 +164,14 @@ def check_embeddings(embeddings: Float[Tensor, "n d"]) -> None:
         )
 
 
-def check_alike(points: Float[Tensor, "n d"], neighbors: int, symmetric: bool, ranks: Ranks) -> None:
-    """Refuse, on every rank, what is not the same on all of them."""
-    if ranks.alone:
+def check_same_on_all_ranks(points: Float[Tensor, "n d"], neighbors: int, symmetric: bool, ranks: Ranks) -> None:
+    """Refuse arguments that differ between ranks, on all of them."""
+    if ranks.single:
         return
-    # Whole numbers wrap around and do not round: the sum of equal bits is equal in any order.
+    # Integers wrap around and do not round: the sum of equal bits is equal in any order.
     bits = points.contiguous().view(torch.int32 if points.dtype == torch.float32 else torch.int64).sum()
     given = torch.tensor([*points.shape, neighbors, symmetric], device=points.device)
-    all_given = ranks.gather(torch.cat([given, bits[None]]))
+    all_given = ranks.all_gather(torch.cat([given, bits[None]]))
     for rank, theirs in enumerate(all_given):
         if not torch.equal(theirs, all_given[0]):
             what = ["({}, {}), neighbors={}, symmetric={}".format(*all_given[i].tolist()) for i in (rank, 0)]
@@ -223,25 +188,20 @@ def kernel(distance: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
 
 
 def symmetrized(graph: NeighborGraph) -> NeighborGraph:
-    """(W + Wᵀ)/2. Each edge is told to the owner of the node it points at."""
-    n, share, dtype = graph.num_nodes, graph.share, graph.weight.dtype
-    edges, weights = [graph.source * n + graph.col], [graph.weight]
-    whole = torch.int32 if dtype == torch.float32 else torch.int64
-    there = torch.stack([graph.source + share.first, graph.weight.view(whole).long()], dim=1)
-    for row, back in share.sent_home(graph.col, there):
-        edges.append(row * n + back[:, 0])
-        weights.append(back[:, 1].to(whole).contiguous().view(dtype))
-    edge, place = torch.cat(edges).unique(return_inverse=True)
-    # At most two terms fall on an edge, and a + b = b + a: the same sum in any order, on any device.
-    weight = torch.zeros(len(edge), dtype=dtype, device=graph.device)
-    weight.index_add_(0, place, torch.cat(weights) / 2)
-    crow = torch.searchsorted(edge, torch.arange(len(share) + 1, device=graph.device) * n)
-    return NeighborGraph(crow, edge % n, weight, share)
+    """(W + Wᵀ)/2."""
+    n = graph.num_nodes
+    both_ways = torch.cat([graph.source * n + graph.col, graph.col * n + graph.source])
+    edge, position = both_ways.unique(return_inverse=True)
+    # At most two terms are added for an edge, and a + b = b + a: the same sum in any order, on any device.
+    weight = torch.zeros(len(edge), dtype=graph.weight.dtype, device=graph.device)
+    weight.index_add_(0, position, graph.weight.repeat(2) / 2)
+    crow = torch.searchsorted(edge, torch.arange(n + 1, device=graph.device) * n)
+    return NeighborGraph(crow, edge % n, weight)
 
 
 @skip_type_check
 def check_neighbors(caller: str, neighbors: int | None, points: int) -> None:
-    """Refuse more neighbors than a pool of so many points has; None are as many as fit."""
+    """Refuse more neighbors than a pool of so many points has. None, the default number, always fits."""
     if neighbors is None:
         return
     check_count(caller, "neighbors", neighbors)

@@ -1,6 +1,6 @@
-"""k-means, for the selectors that cluster the pool first.
+"""k-means, for the selectors that cluster the pool and for the cells of the neighbor search.
 
-scikit-learn's would take the points off the GPU, faiss's is no dependency of ours, and both draw from generators of
+scikit-learn's would move the points off the GPU, faiss's is an optional dependency, and both draw from generators of
 their own; the clusters are as tight as scikit-learn's.
 """
 
@@ -8,63 +8,74 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.numerics.precision import TILE_ENTRIES, full_float32, square_distance
-from lightning_diffal.numerics.sampling import plus_plus, some
+from lightning_diffal.numerics.precision import full_float32, square_distance
+from lightning_diffal.numerics.sampling import kmeans_plus_plus, sample_without_replacement
+from lightning_diffal.numerics.tiles import tile_height
 
-# More points than this for each cluster tell hardly more about its center; faiss takes as many.
+# Centers hardly improve with more points than this for each cluster; faiss takes as many.
 POINTS_PER_CLUSTER = 256
-ROUNDS = 25
-# Of so many candidates for each first center the best is taken; scikit-learn has 2 + ln(clusters).
+MAX_ITERATIONS = 25
+# Each initial center is the best of so many candidates; scikit-learn has 2 + ln(clusters).
 TRIALS = 3
 
 
 def kmeans(points: Float[Tensor, "n d"], clusters: int, generator: torch.Generator) -> Int[Tensor, " n"]:
     """The cluster of each point, in [0, clusters); some may be empty where points coincide.
 
-    k-means++, then Lloyd's rounds on at most 256 points a cluster, drawn at random, until none moves or 25 are over.
-    Then every point of the pool goes to its nearest center.
+    k-means++, then Lloyd's iterations on at most 256 points a cluster, drawn at random, until no assignment changes or
+    25 are over. Then every point of the pool is assigned to its nearest center.
 
-    Cost: O(clusters² d) a round and O(n · clusters · d) once; a copy of the points.
+    Cost: O(clusters² d) an iteration and O(n · clusters · d) once; a copy of the points.
     Reference: Lloyd, Least Squares Quantization in PCM, 1982; Arthur & Vassilvitskii, 2007.
     """
     # Distances are computed from products, which is more exact around the origin.
     points = points - points.mean(dim=0)
     sample = points
     if len(points) > POINTS_PER_CLUSTER * clusters:
-        sample = points[some(POINTS_PER_CLUSTER * clusters, len(points), generator, points.device)]
+        sample = points[
+            sample_without_replacement(POINTS_PER_CLUSTER * clusters, len(points), generator, points.device)
+        ]
 
     square = sample.square().sum(dim=1)
 
-    def square_distance_to(places: Int[Tensor, " t"]) -> Float[Tensor, "s t"]:
-        return square_distance(square + square[places, None], sample[places] @ sample.T, sample.shape[1]).T
+    def square_distance_to(rows: Int[Tensor, " t"]) -> Float[Tensor, "s t"]:
+        return square_distance(square + square[rows, None], sample[rows] @ sample.T, sample.shape[1]).T
 
     with full_float32(points.device):
-        first = some(1, len(sample), generator, points.device)
-        chosen, _ = plus_plus(first, min(clusters, len(sample)), square_distance_to, generator, TRIALS)
-        center, home = sample[chosen], torch.full_like(sample[:, 0], -1, dtype=torch.long)
-        for _ in range(ROUNDS):
-            before, home = home, nearest_center(sample, center)
-            if torch.equal(home, before):
-                break
-            center = moved(sample, home, center)
-        return nearest_center(points, center)
+        first = sample_without_replacement(1, len(sample), generator, points.device)
+        chosen, _ = kmeans_plus_plus(first, min(clusters, len(sample)), square_distance_to, generator, TRIALS)
+        return nearest_center(points, lloyd(sample, sample[chosen], MAX_ITERATIONS))
 
 
-def moved(points: Float[Tensor, "n d"], home: Int[Tensor, " n"], center: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
+def lloyd(points: Float[Tensor, "n d"], center: Float[Tensor, "k d"], iterations: int) -> Float[Tensor, "k d"]:
+    """The centers after so many iterations of k-means, or fewer if no assignment changes any more."""
+    assignment = torch.full_like(points[:, 0], -1, dtype=torch.long)
+    for _ in range(iterations):
+        before, assignment = assignment, nearest_center(points, center)
+        if torch.equal(assignment, before):
+            break
+        center = updated_centers(points, assignment, center)
+    return center
+
+
+def updated_centers(
+    points: Float[Tensor, "n d"], assignment: Int[Tensor, " n"], center: Float[Tensor, "k d"]
+) -> Float[Tensor, "k d"]:
     """The mean of each cluster; an empty one keeps its center."""
-    members = torch.bincount(home, minlength=len(center))
+    size = torch.bincount(assignment, minlength=len(center))
     # Sorted sums are taken in the same order every time, on a GPU too.
-    total = torch.segment_reduce(points[home.argsort(stable=True)], "sum", lengths=members, initial=0)
-    return torch.where(members[:, None] > 0, total / members[:, None].clamp_min(1), center)
+    total = torch.segment_reduce(points[assignment.argsort(stable=True)], "sum", lengths=size, initial=0)
+    return torch.where(size[:, None] > 0, total / size[:, None].clamp_min(1), center)
 
 
 def nearest_center(points: Float[Tensor, "s d"], center: Float[Tensor, "m d"]) -> Int[Tensor, " s"]:
+    """The cluster assignment: for each point the nearest center."""
     half_square = center.square().sum(dim=1) / 2
-    height = max(1, TILE_ENTRIES // len(center))
-    # One tile for all: between tiles that come and go, answers that stay would leave memory in useless pieces.
+    height = tile_height(len(center))
+    # One tile for all parts: allocating one for each would fragment memory between results that stay.
     tile = points.new_empty(min(height, len(points)), len(center))
-    home = torch.empty_like(points[:, 0], dtype=torch.long)
-    for rows, part in zip(points.split(height), home.split(height), strict=True):
-        square = torch.addmm(half_square, rows, center.T, alpha=-1, out=tile[: len(rows)])
-        torch.argmin(square, dim=1, out=part)
-    return home
+    assignment = torch.empty_like(points[:, 0], dtype=torch.long)
+    for rows, part in zip(points.split(height), assignment.split(height), strict=True):
+        half_distance = torch.addmm(half_square, rows, center.T, alpha=-1, out=tile[: len(rows)])
+        torch.argmin(half_distance, dim=1, out=part)
+    return assignment

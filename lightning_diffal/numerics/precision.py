@@ -1,4 +1,4 @@
-"""How exact the arithmetic is: what is summed wide, and how far a float32 search can be wrong."""
+"""How exact the arithmetic is: what is summed in float64, and how far a float32 search can be wrong."""
 
 import math
 from collections.abc import Iterator
@@ -8,8 +8,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# Entries of one float32 tile.
-TILE_ENTRIES = 2**20
 # One rounding in float32 changes a number by at most this share of it.
 FLOAT32_ROUNDING = 2.0**-24
 
@@ -22,7 +20,7 @@ def wide_dtype(device: torch.device) -> torch.dtype:
 def surely_finite(values: Float[Tensor, "..."]) -> bool:
     """Whether no NaN or infinity is among them, by one sum, which is finite only if all its terms are.
 
-    A look at each of them takes several times as long. It is needed where this is False: a sum may also overflow.
+    Checking each of them takes several times as long. It is needed where this is False: a sum may also overflow.
     """
     return math.isfinite(float(values.sum()))
 

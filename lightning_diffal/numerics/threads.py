@@ -1,4 +1,4 @@
-"""Parts of a search that need nothing of each other, each on a core of its own."""
+"""Independent parts of a computation, each on a thread of its own."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,42 +8,42 @@ import torch
 from lightning_diffal.arguments import Progress
 
 
-def side_by_side(
+def run_parallel(
     work: Callable[[int], None], parts: Sequence[int], device: torch.device, progress: Progress = iter
 ) -> None:
-    """Do `work` for every part, on as many cores at a time as torch may use.
+    """Call `work` for every part, on as many threads as torch may use.
 
-    torch itself shares out every single operation and waits for all cores after each. A search makes thousands of
-    small ones, most of them below the size at which torch shares anything out, and where another process holds one of
-    the cores every wait is a long one. Parts that write to rows of their own need no waiting. On a GPU, and where torch
-    has one thread, this is a plain loop.
+    torch itself splits every single operation among its threads and synchronizes after each. A search makes thousands
+    of small ones, most of them too small for torch to split, and where another process uses one of the cores every
+    synchronization waits for it. Parts that write to rows of their own need none. On a GPU, and where torch has one
+    thread, this is a plain loop.
     """
-    threads = min(cores(device), len(parts))
+    threads = min(num_threads(device), len(parts))
     if threads < 2:
         for part in progress(parts):
             work(part)
         return
     inference = torch.is_inference_mode_enabled()
 
-    def alone(part: int) -> None:
+    def work_on_one_thread(part: int) -> None:
         torch.set_num_threads(1)
-        with torch.no_grad(), torch.inference_mode(inference):  # both are a thread's own
+        with torch.no_grad(), torch.inference_mode(inference):  # both are thread-local
             work(part)
 
     before = torch.get_num_threads()
     try:
         with ThreadPoolExecutor(threads) as pool:
-            done = [pool.submit(alone, part) for part in parts]
+            futures = [pool.submit(work_on_one_thread, part) for part in parts]
             try:
-                for place, _ in enumerate(progress(parts)):
-                    done[place].result()
+                for i, _ in enumerate(progress(parts)):
+                    futures[i].result()
             finally:
-                for waiting in done:
-                    waiting.cancel()
+                for future in futures:
+                    future.cancel()
     finally:
         torch.set_num_threads(before)  # the matrix library has one number for all threads
 
 
-def cores(device: torch.device) -> int:
-    """How many parts go at a time."""
+def num_threads(device: torch.device) -> int:
+    """How many parts run at a time."""
     return torch.get_num_threads() if device.type == "cpu" else 1

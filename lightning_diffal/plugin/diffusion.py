@@ -3,7 +3,7 @@
 from typing import Any
 
 from lightning_diffal.arguments import skip_type_check
-from lightning_diffal.graph.knn.search import Backend
+from lightning_diffal.graph.knn.registry import Backend
 from lightning_diffal.plugin.callback import ActiveLearning
 from lightning_diffal.selectors.diffusion import DiffusionSelector
 

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.numerics.precision import full_float32, square_distance, times_two_to
-from lightning_diffal.numerics.sampling import plus_plus
+from lightning_diffal.numerics.sampling import kmeans_plus_plus
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import Answer, Selector, default_generator
 from lightning_diffal.selectors.query import Query
@@ -49,7 +49,7 @@ class BADGESelector(Selector):
         with timer.stage("query"), full_float32(unlabeled.device):
             first = gradients.square_norm.argmax(dim=0, keepdim=True)
             count = min(size, len(unlabeled))
-            chosen, distances = plus_plus(first, count, gradients.square_distance_to, generator)
+            chosen, distances = kmeans_plus_plus(first, count, gradients.square_distance_to, generator)
         distances[0] = gradients.square_norm[first[0]]
         return Query.of(unlabeled[chosen], times_two_to(2 * snapshot.exponent, -distances))
 

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.graph.knn.refine import DIFFERENCE_BYTES
-from lightning_diffal.numerics.precision import TILE_ENTRIES, full_float32, product_rounding, times_two_to
+from lightning_diffal.numerics.precision import full_float32, product_rounding, times_two_to
+from lightning_diffal.numerics.tiles import DIFFERENCE_BYTES, TILE_ENTRIES
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import Answer, Selector
 from lightning_diffal.selectors.query import Query

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import Progress, check_count, skip_type_check
 from lightning_diffal.diffusion.diffuse import default_steps
-from lightning_diffal.graph.knn.search import Backend, check_backend
+from lightning_diffal.graph.knn.registry import Backend, check_backend
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph, check_neighbors
 from lightning_diffal.labels import UNLABELED, check_labels, check_probabilities
 from lightning_diffal.numerics.precision import wide_dtype

@@ -10,7 +10,7 @@ from torch import Tensor
 from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.diffusion.laplacian import Laplacian
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
-from lightning_diffal.graph.reorder import in_memory, renumbered
+from lightning_diffal.graph.reorder import locality_order, renumbered
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import ScoreSelector
@@ -65,7 +65,7 @@ class DirichletSelector(ScoreSelector):
 
 def votes(graph: NeighborGraph, labels: Int[Tensor, " n"], num_classes: int, tau: float) -> Float[Tensor, "n c"]:
     """The votes Σ_{j of class c} p_j(i) of each class for every point."""
-    order, _ = in_memory(graph)
+    order, _ = locality_order(graph)
     labels, laplacian = labels[order], Laplacian(renumbered(graph, order))
     total = torch.zeros_like(laplacian.degree).repeat(1, num_classes)
     for sources in (labels != UNLABELED).nonzero()[:, 0].split(COLUMNS):

@@ -15,7 +15,7 @@ from lightning_diffal.diffusion.scores import (
 )
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED
-from lightning_diffal.numerics.topk import lowest
+from lightning_diffal.numerics.topk import topk_lowest
 from lightning_diffal.selectors.query import Query
 
 # Nodes whose reach is read at a time, in the order of influence.
@@ -108,7 +108,7 @@ def lowest_in_order(scores: Float[Tensor, " n"], count: int) -> Int[Tensor, " b"
     """Where the `count` lowest scores are, lowest first; the lower index of equal ones."""
     if count == 1:
         return scores.argmin(dim=0, keepdim=True)  # the first of equal ones, by its documentation
-    nodes = lowest(scores[None], count)[0].sort().values
+    nodes = topk_lowest(scores[None], count)[0].sort().values
     return nodes[scores[nodes].argsort(stable=True)]
 
 

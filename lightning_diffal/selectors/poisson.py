@@ -10,7 +10,7 @@ from torch import Tensor
 from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.diffusion.laplacian import Laplacian
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
-from lightning_diffal.graph.reorder import in_memory, renumbered
+from lightning_diffal.graph.reorder import locality_order, renumbered
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import ScoreSelector
@@ -70,7 +70,7 @@ def reweighted_laplace(
     graph: NeighborGraph, labels: Int[Tensor, " n"], num_classes: int, tau: float
 ) -> Float[Tensor, " n"]:
     """|u_i|, where u is the solution of Poisson-reweighted Laplace learning."""
-    order, component = in_memory(graph)
+    order, component = locality_order(graph)
     graph, labels, component = renumbered(graph, order), labels[order], component[order]
     laplacian = Laplacian(graph)
     known = (labels != UNLABELED).to(laplacian.degree.dtype)

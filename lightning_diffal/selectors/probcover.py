@@ -11,7 +11,7 @@ from torch import Tensor
 from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.numerics.kmeans import kmeans
 from lightning_diffal.numerics.precision import full_float32, product_rounding, wide_dtype
-from lightning_diffal.numerics.sampling import some
+from lightning_diffal.numerics.sampling import sample_without_replacement
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import Answer, Selector, default_generator
 from lightning_diffal.selectors.query import Query
@@ -80,7 +80,7 @@ class ProbCoverSelector(Selector):
                     radius = pure_radius(points, cluster, self.purity, generator)
             counted = torch.arange(len(points), device=points.device)
             if len(points) > self.counted:
-                counted = some(self.counted, len(points), generator, points.device)
+                counted = sample_without_replacement(self.counted, len(points), generator, points.device)
             with timer.stage("counts"):
                 cover = Cover(points, counted, radius)
                 cover.add(snapshot.labeled)
@@ -155,7 +155,7 @@ def pure_radius(
 
     A ball is pure up to the distance of the nearest point of another cluster, so δ is a quantile of those.
     """
-    sample = some(PURITY_SAMPLE, len(points), generator, points.device)
+    sample = sample_without_replacement(PURITY_SAMPLE, len(points), generator, points.device)
     nearest = torch.full_like(points[sample, 0], float("inf"))
     for start in range(0, len(points), max(1, TILE_ENTRIES // len(sample))):
         part = slice(start, start + max(1, TILE_ENTRIES // len(sample)))

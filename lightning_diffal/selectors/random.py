@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from lightning_diffal.numerics.sampling import some
+from lightning_diffal.numerics.sampling import sample_without_replacement
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import Answer, Selector, default_generator
 from lightning_diffal.selectors.query import Query
@@ -31,5 +31,5 @@ class RandomSelector(Selector):
         timer: StageTimer | None = None,
     ) -> Query:
         device = snapshot.labels.device
-        rows = some(size, snapshot.num_unlabeled, generator or default_generator(device), device)
+        rows = sample_without_replacement(size, snapshot.num_unlabeled, generator or default_generator(device), device)
         return Query.of(snapshot.unlabeled[rows])

@@ -8,11 +8,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import check_count, skip_type_check
-from lightning_diffal.graph.knn.brute_force import search_torch
-from lightning_diffal.graph.knn.refine import DIFFERENCE_BYTES, squared_distances
+from lightning_diffal.graph.knn.refine import squared_distances
+from lightning_diffal.graph.knn.torch_search import search_torch
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.numerics.kmeans import kmeans
 from lightning_diffal.numerics.precision import full_float32, times_two_to
+from lightning_diffal.numerics.tiles import DIFFERENCE_BYTES
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import Answer, Selector, default_generator
 from lightning_diffal.selectors.query import Query, take_lowest

@@ -4,20 +4,25 @@ import logging
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+import tomllib
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 
 from lightning_diffal import NeighborGraph, build_graph
-from lightning_diffal.graph.knn import brute_force as exact
-from lightning_diffal.graph.knn import cluster, search
+from lightning_diffal.graph.knn.nearest_neighbors import default_neighbors
+from lightning_diffal.graph.knn.registry import BACKENDS, resolve_backend
+from lightning_diffal.graph.row_block import RowBlock
+from tests.graph.pruned import register_pruned
 from tests.naive import dense, weights
 
-BACKENDS = ["torch", "cluster", "faiss"]
+NAMES = ["torch", "cluster", "faiss"]
+CPU = torch.device("cpu")
 
 
 def rows(graph, k):
@@ -33,7 +38,7 @@ def by_all_differences(points, k):
     return order.indices[:, :k], order.values[:, :k]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", NAMES)
 @pytest.mark.parametrize(("n", "d", "k"), [(400, 1, 3), (500, 3, 7), (300, 20, 10), (50, 4, 49)])
 def test_neighbors_match_a_kd_tree(backend, n, d, k):
     points = torch.randn(n, d, generator=torch.Generator().manual_seed(n))
@@ -44,7 +49,7 @@ def test_neighbors_match_a_kd_tree(backend, n, d, k):
         assert set(col[i].tolist()) == set(expected[i].tolist()) - {i}
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", NAMES)
 def test_weights_are_those_of_the_formula(backend):
     points = torch.randn(200, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     graph = build_graph(points, 6, backend=backend)
@@ -53,7 +58,7 @@ def test_weights_are_those_of_the_formula(backend):
     assert graph.weight.dtype == graph.influence.dtype == torch.float64
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", NAMES)
 @pytest.mark.parametrize("copies", [3, 12, 400])
 def test_coinciding_points_are_never_their_own_neighbor(backend, copies):
     generator = torch.Generator().manual_seed(copies)
@@ -98,15 +103,12 @@ def pools(draw):
     return (points * 10.0 ** draw(st.sampled_from([-40, -20, 0, 0, 0, 15, 37]))).clamp(-3e38, 3e38)
 
 
-@pytest.mark.parametrize("always_cells", [False, True])
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", [*NAMES, "pruned"])
 @given(points=pools(), data=st.data())
-def test_every_backend_finds_what_all_differences_find(always_cells, backend, points, data):
+def test_every_backend_finds_what_all_differences_find(backend, points, data):
     k = data.draw(st.integers(1, len(points) - 1))
     with pytest.MonkeyPatch.context() as patch:
-        if always_cells and backend == "torch":
-            patch.setattr(exact, "CELLS_FROM", 2)
-            patch.setattr(exact, "CELLS_UP_TO", 1)
+        register_pruned(patch)
         graph = build_graph(points, k, backend=backend)
     expected, rho = by_all_differences(points, k)
     col, weight = rows(graph, k)
@@ -116,21 +118,20 @@ def test_every_backend_finds_what_all_differences_find(always_cells, backend, po
     torch.testing.assert_close(weight.double(), formula, rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("always_cells", [False, True])
-def test_a_large_offset_does_not_spoil_neighbors_or_weights(monkeypatch, always_cells):
-    if always_cells:
-        monkeypatch.setattr(exact, "CELLS_FROM", 2)
+@pytest.mark.parametrize("backend", ["torch", "pruned"])
+def test_a_large_offset_does_not_spoil_neighbors_or_weights(monkeypatch, backend):
+    register_pruned(monkeypatch)
     # Multiples of 1/8 are exact beside 2**20, so the shifted pool has exactly the same differences.
     points = torch.randint(-80, 80, (600, 6), generator=torch.Generator().manual_seed(0)) / 8.0
-    here, there = (build_graph(points + shift, 10, backend="torch") for shift in (0, 2.0**20))
+    here, there = (build_graph(points + shift, 10, backend=backend) for shift in (0, 2.0**20))
     assert torch.equal(here.col, there.col)
     assert torch.equal(here.weight, there.weight)
 
 
 @pytest.mark.parametrize("structure", ["sheets", "collapsed", "none"])
-def test_a_pool_large_enough_for_cells_gives_the_same_graph(structure):
+def test_neighbors_in_a_large_pool_match_a_kd_tree(structure):
     generator = torch.Generator().manual_seed(1)
-    n = exact.CELLS_FROM + 500
+    n = 12_500  # large enough for the pruned search
     center = 100 * torch.randn(10, 8, generator=generator)
     points = torch.randn(n, 8, generator=generator)
     if structure == "sheets":
@@ -146,17 +147,15 @@ def test_a_pool_large_enough_for_cells_gives_the_same_graph(structure):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_searched_in_float32(dtype):
+def test_half_precision_gives_the_graph_of_the_same_points_in_float64(dtype):
     points = torch.randn(300, 10, generator=torch.Generator().manual_seed(0)).to(dtype)
-    graph, expected = build_graph(points, 5), build_graph(points.float(), 5)
+    graph = build_graph(points, 5)
     assert graph.weight.dtype == torch.float32
-    assert torch.equal(graph.col, expected.col)
-    assert torch.equal(graph.weight, expected.weight)
+    np.testing.assert_allclose(dense(graph), weights(points.double(), 5), rtol=1e-6)
 
 
 def test_neither_autocast_nor_a_low_matmul_precision_changes_the_graph():
     points = torch.randn(500, 64, generator=torch.Generator().manual_seed(0))
-    expected = build_graph(points, 10)
     torch.set_float32_matmul_precision("medium")
     try:
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -164,8 +163,7 @@ def test_neither_autocast_nor_a_low_matmul_precision_changes_the_graph():
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision("highest")
-    assert torch.equal(graph.col, expected.col)
-    assert torch.equal(graph.weight, expected.weight)
+    np.testing.assert_allclose(dense(graph), weights(points, 10), rtol=1e-6)
 
 
 def test_symmetric_takes_the_mean_of_both_directions():
@@ -183,7 +181,7 @@ def test_renumbering_the_points_renumbers_the_graph():
 
 
 def test_the_global_generator_and_the_input_are_untouched():
-    points = torch.randn(exact.CELLS_FROM, 4, requires_grad=True)
+    points = torch.randn(12_500, 4, requires_grad=True)
     before, state = points.detach().clone(), torch.get_rng_state()
     graph = build_graph(points, 5, backend="torch")
     assert torch.equal(torch.get_rng_state(), state)
@@ -210,8 +208,8 @@ print(peak() - held)
     assert used < 300 + 40_000 * (60 * 15 + 20 * 16) / 2**20
 
 
-def test_neighbors_by_default():
-    assert [search.default_neighbors(n) for n in (2, 3, 100, 10_000, 50_000)] == [1, 2, 10, 19, 22]
+def test_the_default_number_of_neighbors_is_twice_the_logarithm():
+    assert [default_neighbors(n) for n in (2, 3, 100, 10_000, 50_000)] == [1, 2, 10, 19, 22]
     points = torch.randn(100, 2)
     assert (build_graph(points, None).degree == 10).all()
 
@@ -239,19 +237,25 @@ NAN_AT_3_AND_7[7, 1] = math.inf
         (torch.zeros(4, 3), {"neighbors": -2}, r"neighbors=-2.*at least 1"),
     ],
 )
-def test_what_cannot_be_done_is_refused_by_name(embeddings, options, message):
+def test_bad_arguments_are_refused_by_name(embeddings, options, message):
     # Past the type checker that runs under pytest only: users have none.
     with pytest.raises(ValueError, match=message):
         build_graph(embeddings, **options)
 
 
 def test_an_unknown_backend_is_refused():
-    with pytest.raises(ValueError, match=r'backend=.annoy.*"torch"'):
-        search.choose_backend(torch.zeros(4, 3), 2, "annoy")
+    with pytest.raises(ValueError, match=r'backend=.annoy.\): "auto" or one of "torch", "cluster", "faiss" is needed'):
+        build_graph(torch.zeros(4, 3), 2, backend="annoy")
+
+
+def test_every_backend_that_needs_a_package_has_a_pip_extra_of_its_name():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    for backend in BACKENDS.values():
+        assert (backend.name in project["optional-dependencies"]) == (backend.module is not None)
 
 
 @pytest.mark.parametrize(("backend", "module"), [("cluster", "torch_cluster"), ("faiss", "faiss")])
-def test_a_missing_extra_says_what_to_install(backend, module):
+def test_the_message_of_a_missing_extra_names_the_command_that_installs_it(backend, module):
     script = f"""
 import sys, torch
 class Missing:
@@ -275,46 +279,47 @@ except ModuleNotFoundError as error:
     assert ("--no-build-isolation" in said) == (backend == "cluster")
 
 
-def test_a_torch_cluster_that_cannot_be_imported_is_passed_over(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch_cluster", None)  # `import torch_cluster` now raises
-    monkeypatch.setattr(search, "find_spec", lambda name: object())
-    assert search.choose_backend(torch.zeros(50, 3), 7, "auto") == "torch"
+def test_auto_does_without_a_torch_cluster_that_cannot_be_imported(monkeypatch, tmp_path):
+    (tmp_path / "torch_cluster.py").write_text('raise OSError("undefined symbol")')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torch_cluster", raising=False)
+    assert resolve_backend("auto", 7, CPU, 3).name == "torch"
+    points = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    np.testing.assert_allclose(dense(build_graph(points, 4)), weights(points, 4), rtol=1e-6)
 
 
 def test_the_cluster_backend_is_refused_beyond_the_limit_of_its_cuda_kernel():
-    class OnCuda:
-        shape, device = (1000, 8), torch.device("cuda")
-
+    cuda = torch.device("cuda")
     with pytest.raises(ValueError, match=r"neighbors=97.*at most 96 neighbors on CUDA"):
-        search.choose_backend(OnCuda(), 101, "cluster")
-    assert search.choose_backend(OnCuda(), 101, "auto") == "torch"
-    assert search.choose_backend(OnCuda(), 100, "auto") == "cluster"
-    assert search.choose_backend(OnCuda(), 100, "cluster") == "cluster"
+        resolve_backend("cluster", 97, cuda, 8)
+    assert resolve_backend("auto", 97, cuda, 8).name == "torch"
+    assert resolve_backend("auto", 96, cuda, 8).name == "cluster"
+    assert resolve_backend("cluster", 96, cuda, 8).name == "cluster"
 
 
-def test_a_thin_answer_of_torch_cluster_is_never_taken(monkeypatch, caplog):
+def test_an_incomplete_result_of_torch_cluster_is_never_used(monkeypatch, caplog):
     import torch_cluster
 
     whole = torch_cluster.knn
     monkeypatch.setattr(torch_cluster, "knn", lambda *arguments, **options: whole(*arguments, **options)[:, :-1])
-    with pytest.raises(RuntimeError, match=r"returned 139 edges where 140 were asked for \(7 for each of 20 points\)"):
-        cluster.search_cluster(torch.randn(20, 3), torch.arange(20), 7)
-    points = torch.randn(30, 3)
-    with pytest.raises(RuntimeError, match=f"where {30 * (4 + 1 + search.SPARE)} were asked"):
+    points = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(
+        RuntimeError, match=r"torch-cluster returned \d+9 edges where \d+0 were asked for .* 30 points\)"
+    ):
         build_graph(points, 4, backend="cluster")
     instead = build_graph(points, 4)
     assert "It is used instead" in caplog.text
-    assert torch.equal(instead.col, build_graph(points, 4, backend="torch").col)
+    np.testing.assert_allclose(dense(instead), weights(points, 4), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("d", "backend"), [(3, "cluster"), (20, "torch")])
-def test_auto_says_what_it_picked_and_why(caplog, d, backend):
+def test_auto_logs_what_it_picked_and_why(caplog, d, backend):
     with caplog.at_level(logging.DEBUG, logger="lightning_diffal"):
         build_graph(torch.randn(50, d), 4)
-    assert f"backend '{backend}' for n=50, d={d} on cpu: {'a kd-tree' if d == 3 else 'the fastest'}" in caplog.text
+    assert f"backend '{backend}' for d={d} on cpu: {'a kd-tree' if d == 3 else 'the fastest'}" in caplog.text
 
 
-def test_a_bar_can_be_drawn_over_the_rows():
+def test_a_progress_bar_can_wrap_the_search():
     seen = []
 
     def progress(blocks):
@@ -342,3 +347,21 @@ def test_a_bar_can_be_drawn_over_the_rows():
 def test_a_graph_made_by_hand_is_checked(crow, col, weight, message):
     with pytest.raises(ValueError, match=message):
         NeighborGraph(torch.tensor(crow), torch.tensor(col), torch.tensor(weight))
+
+
+def test_incoming_edges_are_those_of_the_transposed_matrix():
+    graph = build_graph(torch.randn(90, 3, generator=torch.Generator().manual_seed(0)), 4)
+    matrix = dense(graph)
+    for nodes in ([5], [7, 80, 3], [], list(range(90))):
+        expected = [i for j in nodes for i in np.flatnonzero(matrix[:, j])]
+        assert graph.incoming.sources(torch.tensor(nodes, dtype=torch.long)).tolist() == expected
+
+
+def test_a_row_block_multiplies_the_first_rows_of_each_step():
+    graph = build_graph(torch.randn(60, 3, generator=torch.Generator().manual_seed(0)), 4, symmetric=True)
+    matrix = dense(graph) / dense(graph).sum(axis=1, keepdims=True)
+    values = torch.randn(60, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    rows = torch.tensor([9, 40, 2, 17, 33])
+    block = RowBlock(graph, rows, [0, 2, 5])
+    for step, count in enumerate([0, 2, 5]):
+        np.testing.assert_allclose(block.times(values, step), matrix[rows[:count]] @ values.numpy(), rtol=1e-6)

@@ -1,4 +1,4 @@
-"""The order of nodes in memory, against SciPy's graph algorithms."""
+"""Renumbering the nodes, against SciPy's graph algorithms."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from scipy.sparse.csgraph import connected_components, shortest_path
 
 from lightning_diffal import build_graph
-from lightning_diffal.graph.reorder import breadth_first, components, in_memory, renumbered
+from lightning_diffal.graph.reorder import breadth_first, components, locality_order, renumbered
 from tests.naive import dense
 
 
@@ -24,7 +24,7 @@ def test_components_are_scipys(count):
     _, theirs = connected_components(dense(graph))
     lowest = [int(np.flatnonzero(theirs == component)[0]) for component in theirs]
     assert components(graph).tolist() == lowest
-    _, component = in_memory(graph)
+    _, component = locality_order(graph)
     assert len(component.unique()) == len(set(zip(component.tolist(), theirs.tolist(), strict=True)))
     assert len(component.unique()) == theirs.max() + 1 >= count
 
@@ -41,7 +41,7 @@ def test_nodes_come_as_far_as_they_are_from_the_root():
 @pytest.mark.parametrize("count", [1, 2, 30])
 def test_the_graph_is_the_same_in_another_order_and_neighbors_are_nearer(count):
     graph = clouds(count)
-    order, _ = in_memory(graph)
+    order, _ = locality_order(graph)
     assert sorted(order.tolist()) == list(range(240))
     again = renumbered(graph, order)
     assert (dense(again) == dense(graph)[order][:, order]).all()

@@ -11,10 +11,11 @@ def clouds(n, d=4, seed=0):
     return 4 * torch.randn(12, d, generator=generator)[torch.arange(n) % 12] + torch.randn(n, d, generator=generator)
 
 
-def spread(points, home):
+def spread(points, assignment):
     """Σ |x - center of its cluster|²."""
     return sum(
-        float((group - group.mean(dim=0)).square().sum()) for group in (points[home == c] for c in home.unique())
+        float((group - group.mean(dim=0)).square().sum())
+        for group in (points[assignment == c] for c in assignment.unique())
     )
 
 
@@ -31,13 +32,13 @@ def test_the_clusters_are_as_tight_as_scikit_learns(clusters, per_cluster, monke
 
 def test_every_point_is_with_its_nearest_mean_in_the_end():
     points = clouds(400)
-    home = kmeans(points, 12, torch.Generator().manual_seed(0))
-    mean = torch.stack([points[home == c].mean(dim=0) for c in range(12)])
-    assert torch.equal(torch.cdist(points, mean).argmin(dim=1), home)
+    assignment = kmeans(points, 12, torch.Generator().manual_seed(0))
+    mean = torch.stack([points[assignment == c].mean(dim=0) for c in range(12)])
+    assert torch.equal(torch.cdist(points, mean).argmin(dim=1), assignment)
 
 
 def test_more_clusters_than_different_points_leave_some_empty():
     points = torch.tensor([[0.0], [1.0]]).repeat(10, 1)
-    home = kmeans(points, 5, torch.Generator().manual_seed(0))
-    assert len(home.unique()) == 2
-    assert (home[::2] == home[0]).all()
+    assignment = kmeans(points, 5, torch.Generator().manual_seed(0))
+    assert len(assignment.unique()) == 2
+    assert (assignment[::2] == assignment[0]).all()

@@ -1,4 +1,4 @@
-"""Parts of a search on several cores: all of them done, the same graph, and torch left as it was."""
+"""Parts of a search on several threads: every part done once, the same graph, torch's settings restored."""
 
 import threading
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lightning_diffal import build_graph
-from lightning_diffal.numerics.threads import side_by_side
+from lightning_diffal.numerics.threads import run_parallel
 
 CPU = torch.device("cpu")
 
@@ -19,7 +19,7 @@ def threads(request):
     torch.set_num_threads(before)
 
 
-def test_every_part_is_done_once_and_the_bar_follows(threads):
+def test_every_part_is_done_once_and_progress_is_reported_in_order(threads):
     done, drawn = [], []
 
     def bar(parts):
@@ -27,7 +27,7 @@ def test_every_part_is_done_once_and_the_bar_follows(threads):
             yield part
             drawn.append(part)
 
-    side_by_side(done.append, range(0, 50, 7), CPU, bar)
+    run_parallel(done.append, range(0, 50, 7), CPU, bar)
     assert sorted(done) == drawn == list(range(0, 50, 7))
 
 
@@ -36,22 +36,22 @@ def test_parts_run_at_the_same_time():
     torch.set_num_threads(3)
     meeting = threading.Barrier(3, timeout=20)  # breaks unless all three come
     try:
-        side_by_side(lambda part: meeting.wait(), range(3), CPU)
+        run_parallel(lambda part: meeting.wait(), range(3), CPU)
     finally:
         torch.set_num_threads(before)
 
 
-def test_an_error_comes_out_and_the_number_of_threads_stays(threads):
+def test_an_error_is_raised_and_the_number_of_threads_restored(threads):
     def fails(part):
         raise RuntimeError(f"part {part}")
 
     with pytest.raises(RuntimeError, match="part 0"):
-        side_by_side(fails, range(9), CPU)
+        run_parallel(fails, range(9), CPU)
     assert torch.get_num_threads() == threads
 
 
-@pytest.mark.parametrize("points", [900, 13_000])  # by all distances, and by cells
-def test_the_graph_is_the_same_on_any_number_of_cores(points):
+@pytest.mark.parametrize("points", [900, 13_000])  # brute force, and pruned
+def test_the_graph_is_the_same_with_any_number_of_threads(points):
     embeddings = torch.randn(points, 8, generator=torch.Generator().manual_seed(0))
     embeddings += 6 * embeddings[:, :1].sign()
     before = torch.get_num_threads()
@@ -67,7 +67,7 @@ def test_the_graph_is_the_same_on_any_number_of_cores(points):
         assert torch.equal(graph.weight, graphs[0].weight)
 
 
-def test_inside_inference_mode(threads):
+def test_the_graph_is_the_same_inside_inference_mode(threads):
     embeddings = torch.randn(13_000, 8, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         inside = build_graph(embeddings, 6, backend="torch")

@@ -1,4 +1,4 @@
-"""Real processes that search the neighbors together: every rank makes the choice of one process."""
+"""Real processes that search the neighbors processes: every rank makes the choice of one process."""
 
 import pytest
 import torch
@@ -14,12 +14,12 @@ from lightning_diffal.selectors import (
     PoissonSelector,
 )
 from lightning_diffal.selectors.base import choose
-from tests.together import Together
+from tests.process_group import ProcessGroup
 
 
 @pytest.fixture(scope="module", params=[2, 3, 4])
-def together(request):
-    group = Together(request.param)
+def processes(request):
+    group = ProcessGroup(request.param)
     yield group
     group.stop()
 
@@ -75,8 +75,8 @@ def check_queries(ranks):
     return answers
 
 
-def test_every_rank_makes_the_choice_of_one_process(together):
-    first, *others = together(check_queries)
+def test_every_rank_makes_the_choice_of_one_process(processes):
+    first, *others = processes(check_queries)
     assert len(first) == 16
     assert all(other == first for other in others)
 
@@ -98,5 +98,5 @@ def check_selectors(ranks):
         assert torch.equal(found.scores, expected.scores)
 
 
-def test_a_snapshot_says_which_processes_search_together(together):
-    together(check_selectors)
+def test_a_snapshot_says_which_processes_search_together(processes):
+    processes(check_selectors)

@@ -1,6 +1,6 @@
-"""From candidates of a float32 search to the exact neighbors: same points, same order, whoever searched.
+"""From candidates of a float32 search to the exact neighbors: the same points in the same order, whatever the backend.
 
-Distances are taken anew from differences, Σ (x - y)², in float64; ties go to the lower index. A row is certain when its
+Distances are recomputed from differences, Σ (x - y)², in float64; ties go to the lower index. A row is certain when its
 k-th neighbor is nearer than any point the search may have left out, given how far its arithmetic can be wrong. Rows
 that are not certain must be searched again, with more candidates or finer arithmetic, in the end by all differences.
 """
@@ -9,11 +9,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from lightning_diffal.graph.knn.candidates import Candidates
 from lightning_diffal.numerics.precision import search_error, wide_dtype
-from lightning_diffal.numerics.threads import side_by_side
-
-# Bytes of differences held at a time.
-DIFFERENCE_BYTES = 2**22
+from lightning_diffal.numerics.threads import run_parallel
+from lightning_diffal.numerics.tiles import DIFFERENCE_BYTES, tile_height
 
 
 def squared_distances(x: Float[Tensor, " b #m d"], y: Float[Tensor, "#b m d"]) -> Float[Tensor, "b m"]:
@@ -21,72 +20,65 @@ def squared_distances(x: Float[Tensor, " b #m d"], y: Float[Tensor, "#b m d"]) -
     return (x.to(wide) - y.to(wide)).square_().sum(dim=2)
 
 
-def certify(
-    points: Float[Tensor, "n d"],
-    rows: Int[Tensor, " r"],
-    candidates: Int[Tensor, "r m"],
-    neighbors: int,
-    *,
-    spread: Float[Tensor, " r"],
-    norm: Float[Tensor, " r"],
+def refine(
+    points: Float[Tensor, "n d"], candidates: Candidates, neighbors: int, norm: Float[Tensor, " r"]
 ) -> tuple[Int[Tensor, "r k"], Float[Tensor, "r k"], Bool[Tensor, " r"]]:
     """The `neighbors` nearest of each row, itself excluded, their squared distances, and whether they are certain.
 
     Args:
         points: In the units of the search, so that its error bound applies.
-        candidates: What the search found: the nearest m by its own arithmetic, the point itself among them or not.
-        spread, norm: What the error of the search grows with, see `search_error`.
+        norm: Of the rows, as the search has seen them: its error grows with it, see `search_error`.
     """
-    count, dimensions = candidates.shape[1], points.shape[1]
+    rows, count, dimensions = candidates.rows, candidates.neighbors.shape[1], points.shape[1]
     nearest = torch.empty(len(rows), neighbors, dtype=torch.long, device=points.device)
     distance = torch.empty(len(rows), neighbors, dtype=wide_dtype(points.device), device=points.device)
     certain = torch.ones(len(rows), dtype=torch.bool, device=points.device)
-    height = max(1, DIFFERENCE_BYTES // (8 * count * dimensions))
+    height = tile_height(8 * count * dimensions, DIFFERENCE_BYTES)
 
-    def prove(start: int) -> None:
+    def refine_part(start: int) -> None:
         part = slice(start, start + height)
-        index, to_others = to_candidates(points, rows[part], candidates[part])
-        nearest[part], distance[part], kth = the_nearest(index, to_others, neighbors)
+        index, to_others = candidate_distances(points, rows[part], candidates.neighbors[part])
+        nearest[part], distance[part], kth = select_nearest(index, to_others, neighbors)
         if count == len(points):
             return
         last = to_others.masked_fill(to_others.isinf(), 0).amax(dim=1)
-        error = search_error(spread[part], norm[part], torch.stack([kth, last]), dimensions)
+        error = search_error(candidates.spread[part], norm[part], torch.stack([kth, last]), dimensions)
         certain[part] = kth + error[0] < last - error[1]
 
-    side_by_side(prove, range(0, len(rows), height), points.device)
+    run_parallel(refine_part, range(0, len(rows), height), points.device)
     return nearest, distance, certain
 
 
-def to_candidates(
+def candidate_distances(
     points: Float[Tensor, "n d"], rows: Int[Tensor, " b"], candidates: Int[Tensor, "b m"]
 ) -> tuple[Int[Tensor, "b m"], Float[Tensor, "b m"]]:
-    """Candidates by index and their squared distances; the row itself is infinitely far."""
+    """Candidates sorted by index and their squared distances, infinite for the row itself."""
     index = candidates.sort(dim=1).values
     others = points.index_select(0, index.flatten()).view(*index.shape, -1)
     distance = squared_distances(points[rows][:, None], others)
     return index, distance.masked_fill_(index == rows[:, None], float("inf"))
 
 
-def the_nearest(
+def select_nearest(
     index: Int[Tensor, "b m"], distance: Float[Tensor, "b m"], neighbors: int
 ) -> tuple[Int[Tensor, "b k"], Float[Tensor, "b k"], Float[Tensor, " b"]]:
-    """The nearest of candidates that ascend, ascending, their distances, and that of the farthest of them."""
+    """The nearest of candidates sorted by index, in that order, their distances, and that of the k-th nearest."""
     kth = distance.kthvalue(neighbors, dim=1, keepdim=True).values
     nearer, tied = distance < kth, distance == kth
-    # Of those exactly as far as the k-th, the first fill the places that are left.
+    # Of those exactly as far as the k-th, the lowest indices fill the places that are left.
     kept = nearer | (tied & (tied.cumsum(dim=1) <= neighbors - nearer.sum(dim=1, keepdim=True)))
     return index[kept].view(-1, neighbors), distance[kept].view(-1, neighbors), kth[:, 0]
 
 
-def search_directly(
+def all_differences(
     points: Float[Tensor, "n d"], rows: Int[Tensor, " r"], neighbors: int
 ) -> tuple[Int[Tensor, "r k"], Float[Tensor, "r k"]]:
     """The neighbors of a few points by all differences. Cost: O(r n d) without matrix products."""
     nearest = torch.empty(len(rows), neighbors, dtype=torch.long, device=points.device)
     distance = torch.empty(len(rows), neighbors, dtype=wide_dtype(points.device), device=points.device)
-    width = max(1, DIFFERENCE_BYTES // (8 * points.shape[1]))
-    height = max(1, DIFFERENCE_BYTES // (8 * len(points) * points.shape[1]))
-    everyone = torch.arange(len(points), device=points.device)
+    width = tile_height(8 * points.shape[1], DIFFERENCE_BYTES)
+    height = tile_height(8 * len(points) * points.shape[1], DIFFERENCE_BYTES)
+    all_nodes = torch.arange(len(points), device=points.device)
     for start in range(0, len(rows), height):
         here = rows[start : start + height]
         to_all = torch.cat(
@@ -94,14 +86,14 @@ def search_directly(
         )
         to_all.scatter_(1, here[:, None], float("inf"))
         part = slice(start, start + height)
-        nearest[part], distance[part], _ = the_nearest(everyone.expand_as(to_all), to_all, neighbors)
+        nearest[part], distance[part], _ = select_nearest(all_nodes.expand_as(to_all), to_all, neighbors)
     return nearest, distance
 
 
 def surplus_copies(points: Float[Tensor, "n d"], most: int) -> tuple[Bool[Tensor, " n"], Int[Tensor, " n"]]:
     """Which points coincide with at least `most` points of lower index, and for each point the first it coincides with.
 
-    Such points are nobody's neighbors, since ties go to the lower index. Without them no point has more than `most`
+    Such points are no point's neighbors, since ties go to the lower index. Without them no point has more than `most`
     copies, and no search meets a distance shared by thousands.
     """
     bits = (points + 0.0).view(torch.int32 if points.dtype == torch.float32 else torch.int64).long()  # -0.0 becomes 0.0

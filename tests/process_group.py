@@ -1,4 +1,4 @@
-"""Real processes over gloo that stay for all tests of a file: a group of each size is started once."""
+"""Real processes over gloo, started once for all tests of a file."""
 
 import multiprocessing
 import socket
@@ -11,13 +11,14 @@ import torch.distributed as dist
 
 from lightning_diffal.distributed import Ranks
 
-PATIENCE = 60
+TIMEOUT_SECONDS = 60
 
 
-class Together:
-    """Runs a function on every rank of a group, `function(ranks, *arguments)`, and gives back what each returned."""
+class ProcessGroup:
+    """Runs `function(ranks, *arguments)` on every rank of a group and returns the result of each."""
 
     def __init__(self, world):
+        self.world = world
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
@@ -34,16 +35,16 @@ class Together:
     def __call__(self, function, *arguments):
         for pipe in self.pipes:
             pipe.send((function, arguments))
-        deadline, answers = time.monotonic() + PATIENCE, []
+        deadline, results = time.monotonic() + TIMEOUT_SECONDS, []
         for rank, pipe in enumerate(self.pipes):
             if not pipe.poll(max(0, deadline - time.monotonic())):
                 self.stop()
-                raise TimeoutError(f"rank {rank} did not answer within {PATIENCE} s")
-            answers.append(pipe.recv())
-        failed = [trouble for trouble, _ in answers if trouble]
+                raise TimeoutError(f"rank {rank} did not answer within {TIMEOUT_SECONDS} s")
+            results.append(pipe.recv())
+        failed = [error for error, _ in results if error]
         if failed:
             raise AssertionError("\n".join(failed))
-        return [answer for _, answer in answers]
+        return [result for _, result in results]
 
     def stop(self):
         for process in self.processes:
@@ -54,7 +55,7 @@ class Together:
 def serve(rank, world, address, pipe):
     torch.set_num_threads(1)
     dist.init_process_group(
-        "gloo", init_method=address, rank=rank, world_size=world, timeout=timedelta(seconds=PATIENCE / 2)
+        "gloo", init_method=address, rank=rank, world_size=world, timeout=timedelta(seconds=TIMEOUT_SECONDS / 2)
     )
     while True:
         function, arguments = pipe.recv()

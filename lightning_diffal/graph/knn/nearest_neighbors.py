@@ -1,0 +1,110 @@
+"""Exact nearest neighbors: a backend finds candidates, `refine` makes them exact, uncertain rows are searched again."""
+
+import logging
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lightning_diffal.arguments import Progress, skip_type_check
+from lightning_diffal.distributed import Ranks
+from lightning_diffal.graph.knn.candidates import Candidates, IncompleteResultError
+from lightning_diffal.graph.knn.pruned_search import pruned_search, search_nearby_cells
+from lightning_diffal.graph.knn.refine import all_differences, refine, surplus_copies
+from lightning_diffal.graph.knn.registry import SPARE, TORCH, Backend, KnnBackend, resolve_backend
+from lightning_diffal.graph.knn.voronoi_cells import build_cells, positions_of_rows
+from lightning_diffal.numerics.precision import full_float32, magnitude, times_two_to
+
+log = logging.getLogger(__name__)
+
+# Up to this many uncertain rows are sooner searched by all differences than with cells, which sort the whole pool.
+FEW_ROWS = 200
+
+
+def default_neighbors(num_nodes: int) -> int:
+    """K = ⌈2 ln n⌉: a random graph of this degree is connected with high probability. At most n - 1, at least 1."""
+    return max(1, min(math.ceil(2 * math.log(max(num_nodes, 1))), num_nodes - 1))
+
+
+@skip_type_check
+def nearest_neighbors(
+    points: Float[Tensor, "n d"], neighbors: int, backend: Backend, progress: Progress, ranks: Ranks
+) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
+    """The `neighbors` nearest of each point, ascending by index, and their squared distances up to a common factor.
+
+    Each rank searches its share of the rows; the results are gathered.
+    """
+    chosen = resolve_backend(backend, neighbors, points.device, points.shape[1])
+    if backend == "auto" and ranks.sum(chosen is TORCH):
+        chosen = TORCH  # where one rank lacks an extra, no rank uses it
+    # Weights do not depend on the unit, and no square overflows.
+    scaled = times_two_to(-magnitude(points), points)
+    surplus, first = surplus_copies(scaled, most=neighbors + 1)
+    kept = (~surplus).nonzero()[:, 0]
+    searched = scaled if len(kept) == len(scaled) else scaled[kept]
+    found = search(searched, neighbors, chosen, backend == "auto", progress, ranks)
+    rows, nearest_kept, distance_kept = (ranks.all_gather_cat(part) for part in found)
+    nearest = nearest_kept.new_empty(len(points), neighbors)
+    distance = distance_kept.new_zeros(len(points), neighbors)
+    nearest[kept[rows]], distance[kept[rows]] = kept[nearest_kept], distance_kept
+    # A surplus copy has k copies of lower index, all at distance 0: the first, which has the lowest, and its neighbors.
+    original = first[surplus]
+    nearest[surplus] = torch.cat([original[:, None], nearest[original][:, :-1]], dim=1)
+    return nearest, distance
+
+
+def search(
+    points: Float[Tensor, "n d"],
+    neighbors: int,
+    backend: KnnBackend,
+    may_replace: bool,
+    progress: Progress,
+    ranks: Ranks,
+) -> tuple[Int[Tensor, " r"], Int[Tensor, "r k"], Float[Tensor, "r k"]]:
+    """The rows that this rank searches, their neighbors and distances.
+
+    Up to three searches, each for the rows the one before was not certain of.
+    """
+    count = min(len(points), neighbors + 1 + SPARE)
+    centered = (points - points.mean(dim=0)).float()
+    with full_float32(points.device):
+        candidates = find_candidates(backend, may_replace, centered, count, progress, ranks)
+        rows, norm = candidates.rows, centered[candidates.rows].norm(dim=1)
+        nearest, distance, certain = refine(points, candidates, neighbors, norm)
+        uncertain = (~certain).nonzero()[:, 0]
+        if len(uncertain) > FEW_ROWS:
+            # Points too dense for float32, or many equally far: finer arithmetic, and more candidates.
+            cells = build_cells(centered)
+            position, order = positions_of_rows(cells, rows[uncertain])
+            uncertain = uncertain[order]
+            initial = search_nearby_cells(cells, position, min(len(points), 4 * count))
+            candidates = Candidates(rows[uncertain], *pruned_search(cells, initial, iter))
+            nearest[uncertain], distance[uncertain], certain = refine(points, candidates, neighbors, norm[uncertain])
+            uncertain = uncertain[~certain]
+    nearest[uncertain], distance[uncertain] = all_differences(points, rows[uncertain], neighbors)
+    log.debug("build_graph: %d of %d points searched by all differences", len(uncertain), len(rows))
+    return rows, nearest, distance
+
+
+def find_candidates(
+    backend: KnnBackend, may_replace: bool, points: Float[Tensor, "n d"], count: int, progress: Progress, ranks: Ranks
+) -> Candidates:
+    """The candidates of a backend. If it fails on one rank, all ranks use "torch" instead, or all raise."""
+    if backend is TORCH:
+        return backend.search(points, count, progress, ranks)
+    failure: IncompleteResultError | None = None
+    try:
+        candidates = backend.search(points, count, progress, ranks)
+    except IncompleteResultError as error:
+        failure = error
+    if not ranks.sum(failure is not None):
+        return candidates
+    failure = failure or IncompleteResultError(
+        f'build_graph(backend="{backend.name}"): {backend.module} returned fewer edges than it was asked for on '
+        'another rank. backend="torch" gives the same graph without it.'
+    )
+    if not may_replace:
+        raise failure
+    log.warning("%s It is used instead.", failure)
+    return TORCH.search(points, count, progress, ranks)

@@ -1,0 +1,228 @@
+"""Exact search that skips the cells no neighbor can be in.
+
+Two bounds say how near a point x of cell a can be to any point of cell b, with r_b the radius of b:
+
+    |x - c_b| - r_b                                        the ball around c_b
+    (|x - c_b|² - |x - c_a|²) / (2 |c_a - c_b|)            the plane halfway between the centers
+
+A search of the cells around each point bounds the distance of its last neighbor; cells that are farther are skipped. On
+the hidden layer of a trained network about a tenth of all distances remains; on points without any structure all of
+them do, and the result is the same.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lightning_diffal.arguments import Progress
+from lightning_diffal.graph.knn.candidate_buffer import CandidateBuffer
+from lightning_diffal.graph.knn.voronoi_cells import VoronoiCells
+from lightning_diffal.numerics.precision import FLOAT32_ROUNDING, search_error
+from lightning_diffal.numerics.ragged import run_positions, run_starts
+from lightning_diffal.numerics.threads import num_threads, run_parallel
+from lightning_diffal.numerics.tiles import TILE_ENTRIES, tile_height
+from lightning_diffal.numerics.topk import GROUP, padded_size, topk_grouped
+
+# Entries of the table "may this point have a neighbor in that cell", one byte each.
+TABLE_ENTRIES = 2**25
+# Candidates held for all rows being searched before the far ones are dropped, 24 bytes each.
+BUFFER_CAPACITY = 2**22
+# The initial search of each cell: the nearest cells with this many points together, at most so many cells.
+INITIAL_POINTS = 768
+INITIAL_CELLS = 48
+
+
+@dataclass(frozen=True, eq=False)
+class InitialResult:
+    """The nearest points that a search of the cells around each query point has found."""
+
+    query: Int[Tensor, " r"]  # the positions searched from, ascending: points of a cell follow each other
+    position: Int[Tensor, "r count"]
+    distance: Float[Tensor, "r count"]  # squared
+    searched: Bool[Tensor, "m m"]  # whether the points of cell i have been compared with cell j
+
+
+def pruned_search(
+    cells: VoronoiCells, initial: InitialResult, progress: Progress
+) -> tuple[Int[Tensor, "r count"], Float[Tensor, " r"]]:
+    """The rows of the nearest points of each query point, itself among them, and what the float32 error grows with.
+
+    Distances are computed from offsets to a center nearby, so that the spread is the size of the cells a point is
+    compared with and not its norm: clusters far from the origin cost no precision.
+
+    Cost: between O(n^0.5 d) and O(n d) for each row. Memory beside the result: O(n d + r count) for sorted copies and
+    the initial search, and about 200 MiB of tables and tiles.
+    """
+    found = torch.empty_like(initial.position)
+    spread = torch.empty_like(initial.distance[:, 0])
+    threads = num_threads(found.device)
+    # A multiple of the threads, and each part has points from everywhere: all take about as long.
+    parts = threads * -(-len(found) * len(cells.center) // TABLE_ENTRIES)
+
+    def search(first: int) -> None:
+        part = slice(first, None, parts)
+        nearest, spread[part] = search_remaining_cells(cells, initial, part, BUFFER_CAPACITY // threads)
+        found[part] = cells.index[nearest]
+
+    run_parallel(search, range(min(parts, len(found))), found.device, progress)
+    return found, spread
+
+
+def fraction_to_search(cells: VoronoiCells, initial: InitialResult) -> float:
+    """The fraction of the pool a point must be compared with after the initial search, estimated on 2,048 of them."""
+    some = slice(None, None, max(1, len(initial.query) // 2048))
+    query = initial.query[some]
+    table, _ = cells_in_reach(cells, initial, query, initial.distance[some].amax(dim=1))
+    return float((table * cells.size[:, None]).sum() / (len(cells.points) * max(1, len(query))))
+
+
+def search_nearby_cells(cells: VoronoiCells, query: Int[Tensor, " r"], count: int) -> InitialResult:
+    """The initial search: the points at the positions `query` against the cells around their own."""
+    near = cells.center_distance.topk(min(INITIAL_CELLS, len(cells.center)), largest=False).indices  # (m, near)
+    size = cells.size[near]
+    before = size.cumsum(dim=1) - size
+    size.masked_fill_(before >= max(INITIAL_POINTS, 16 * count), 0)  # the cells before have enough points
+    begin, end = (torch.searchsorted(query, edge) for edge in (cells.start, cells.start + cells.size))
+    num_candidates = size.sum(dim=1)
+    active = (num_candidates >= count) & (begin < end)
+    searched = torch.zeros_like(cells.center_distance, dtype=torch.bool)
+    searched.scatter_(1, near, (size > 0) & active[:, None])
+    position = torch.zeros(len(query), count, dtype=torch.long, device=query.device)
+    # No two points are farther apart than this; it remains where too few points were near.
+    half = (2 * cells.norm.amax().square()).expand(position.shape).clone()
+    padded = padded_size(num_candidates)
+    is_active, first_row, last_row, start, width = (
+        one.tolist() for one in (active, begin, end, run_starts(padded), padded)
+    )
+
+    def search(first: int) -> None:
+        stop = min(first + cells_at_once, len(near))
+        candidates, points, half_square = gather_candidates(cells, slice(first, stop), near, size, padded)
+        offset = cells.offset[query[first_row[first] : last_row[stop - 1]]]
+        tile = new_tile(cells)
+        for cell in range(first, stop):
+            if not is_active[cell]:
+                continue
+            there = slice(start[cell] - start[first], start[cell] - start[first] + width[cell])
+            for rows in split(first_row[cell], last_row[cell], len(tile) // width[cell]):
+                here = offset[rows.start - first_row[first] : rows.stop - first_row[first]]
+                # |y|²/2 - x·y, both from this cell's center: half the squared distance, less |x|²/2.
+                half_distance = part_of(tile, len(here), width[cell])
+                torch.addmm(half_square[there], here, points[there].T, alpha=-1, out=half_distance)
+                column = topk_grouped(half_distance, count)
+                position[rows], half[rows] = candidates[there].take(column), half_distance.gather(1, column)
+
+    most = TILE_ENTRIES // (max(width) * cells.points.shape[1])
+    cells_at_once = max(1, min(most, -(-len(near) // (8 * num_threads(near.device)))))
+    run_parallel(search, range(0, len(near), cells_at_once), near.device)
+    distance = half.mul_(2).add_(cells.offset[query].square().sum(dim=1, keepdim=True))
+    return InitialResult(query, position, distance.clamp_min_(0), searched)
+
+
+def gather_candidates(
+    cells: VoronoiCells,
+    some: slice,
+    near: Int[Tensor, "m near"],
+    size: Int[Tensor, "m near"],
+    padded: Int[Tensor, " m"],
+) -> tuple[Int[Tensor, " p"], Float[Tensor, "p d"], Float[Tensor, " p"]]:
+    """The candidates of some cells: positions, points relative to the cell's center, and half their squared norms.
+
+    One cell follows the other, each padded with points at infinity. All are gathered at once: threads contend with
+    every operation, and least where those are few and large.
+    """
+    filled = run_positions(run_starts(padded[some]), size[some].sum(dim=1))
+    position = near.new_zeros(int(padded[some].sum()))
+    position[filled] = run_positions(cells.start[near[some]].flatten(), size[some].flatten())
+    points = cells.points.index_select(0, position).sub_(cells.center[some].repeat_interleave(padded[some], dim=0))
+    half_square = torch.full_like(points[:, 0], float("inf"))
+    half_square[filled] = points.square().sum(dim=1)[filled] / 2
+    return position, points, half_square
+
+
+def search_remaining_cells(
+    cells: VoronoiCells, initial: InitialResult, part: slice, capacity: int
+) -> tuple[Int[Tensor, "b count"], Float[Tensor, " b"]]:
+    """Positions of the nearest points of some query points, and the largest radius of the cells compared with.
+
+    Holds `capacity` candidates beyond those it is asked for before the far ones are dropped.
+    """
+    query, position, known = initial.query[part], initial.position[part], initial.distance[part]
+    points, norm, own_cell = cells.points[query], cells.norm[query], cells.assignment[query]
+    dimensions = points.shape[1]
+    farthest = known.amax(dim=1)
+    farthest = farthest + search_error(cells.radius[own_cell], norm, farthest, dimensions)
+    table, spread = cells_in_reach(cells, initial, query, farthest)
+    limit = farthest + search_error(spread, norm, farthest, dimensions)
+    # The limit takes part in the products below, and so in their rounding.
+    spread = torch.maximum(spread, limit.sqrt() / 2)
+    query_vector = torch.cat([points, torch.ones_like(points[:, :1]), -limit[:, None] / 2], dim=1)
+    center = torch.nn.functional.pad(cells.center, (0, 2))
+    tile = new_tile(cells)
+    has_result = initial.searched.any(dim=1)[own_cell, None]
+    excess = torch.where(has_result, (known - limit[:, None]) / 2, float("inf"))
+    nearest = CandidateBuffer(position.clone(), excess, limit, capacity)
+    layout = zip(cells.start.tolist(), cells.padded_start.tolist(), cells.padded_size.tolist(), strict=True)
+    for cell, (start, padded_start, width) in enumerate(layout):
+        in_reach = table[cell].nonzero()[:, 0]
+        if width == 0 or len(in_reach) == 0:
+            continue
+        members = cells.padded[padded_start : padded_start + width].T
+        for rows in in_reach.split(tile_height(width)):
+            # Relative to the center of this cell: half of what the squared distance exceeds the limit by.
+            offset = query_vector.index_select(0, rows).sub_(center[cell])
+            norm = torch.linalg.vector_norm(offset[:, :dimensions], dim=1)
+            offset[:, -1].addcmul_(norm, norm, value=0.5)
+            excess = part_of(tile, len(rows), width)
+            torch.mm(offset, members, out=excess)
+            # Few rows have any hit, and the minimum alone rules out the others.
+            with_hits = (excess.amin(dim=1) <= 0).nonzero()[:, 0]
+            excess = excess.index_select(0, with_hits)
+            row, member = (excess <= 0).nonzero().unbind(dim=1)
+            nearest.add(rows[with_hits[row]], start + member, excess[row, member])
+    return nearest.nearest(), spread
+
+
+def cells_in_reach(
+    cells: VoronoiCells, initial: InitialResult, query: Int[Tensor, " b"], farthest: Float[Tensor, " b"]
+) -> tuple[Bool[Tensor, "m b"], Float[Tensor, " b"]]:
+    """Which cells not searched yet may hold a neighbor of each query point, and the largest radius of them and its own.
+
+    Args:
+        farthest: The squared distance within which all neighbors are.
+    """
+    table = torch.empty(len(cells.center), len(query), dtype=torch.bool, device=query.device)
+    spread = cells.radius[cells.assignment[query]]
+    square = cells.center.square().sum(dim=1)
+    # A generous share of |x|² and |c|² covers every rounding in the bounds below, and in the assignment.
+    slack = 16 * (cells.points.shape[1] + 8) * FLOAT32_ROUNDING
+    # A cell searched before is put behind a plane at -∞, and where 0 · -∞ is NaN nothing is below that.
+    plane_distance = cells.center_distance.masked_fill(initial.searched.T, -float("inf"))  # (m, own cell)
+    for part in split(0, len(query), TILE_ENTRIES // len(cells.center)):
+        points, own_cell, limit = cells.points[query[part]], cells.assignment[query[part]], farthest[part].sqrt()
+        own = points.square().sum(dim=1)
+        # Both bounds say what |x - c_b|² must stay below, written without |x|², roots and divisions.
+        to_center = torch.addmm((square * (1 - slack))[:, None], cells.center, points.T, alpha=-2)  # (m, part)
+        plane = torch.addcmul(to_center.gather(0, own_cell[None]), plane_distance.index_select(1, own_cell), 2 * limit)
+        ball = (cells.radius[:, None] + limit).square_().sub_(own)
+        rounding = slack * (own + 2 * square[own_cell] + farthest[part])
+        near = to_center < torch.minimum(plane, ball, out=ball).add_(rounding)
+        table[:, part] = near
+        spread[part] = torch.maximum(spread[part], (near * cells.radius[:, None]).amax(dim=0))
+    return table, spread
+
+
+def new_tile(cells: VoronoiCells) -> Float[Tensor, " entries"]:
+    """Memory for one product after another: fresh pages take the system longer than a product takes."""
+    return cells.points.new_empty(max(TILE_ENTRIES, len(cells.points) + GROUP))
+
+
+def part_of(tile: Float[Tensor, " entries"], height: int, width: int) -> Float[Tensor, "height width"]:
+    return tile[: height * width].view(height, width)
+
+
+def split(start: int, stop: int, height: int) -> list[slice]:
+    height = max(1, height)
+    return [slice(begin, min(begin + height, stop)) for begin in range(start, stop, height)]

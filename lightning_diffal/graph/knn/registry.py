@@ -1,0 +1,125 @@
+"""The backends of the neighbor search. A new one is a file with a `search` function and an entry in BACKENDS."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from lightning_diffal.arguments import Progress, skip_type_check
+from lightning_diffal.distributed import Ranks
+from lightning_diffal.graph.knn.candidates import Candidates
+from lightning_diffal.graph.knn.cluster_search import search_cluster
+from lightning_diffal.graph.knn.faiss_search import search_faiss
+from lightning_diffal.graph.knn.torch_search import search_torch
+
+Backend: TypeAlias = Literal["auto", "torch", "cluster", "faiss"]
+
+log = logging.getLogger(__name__)
+
+# Candidates beyond the neighbors and the point itself. More make fewer rows uncertain, and every row more expensive.
+SPARE = 3
+
+
+def never_preferred(device: torch.device, dimensions: int) -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class KnnBackend:
+    """One way to find candidates for the nearest neighbors.
+
+    Args:
+        name: As in `build_graph(backend=...)`. The pip extra that installs it has the same name.
+        search: Called as `search(points, count, progress, ranks)`. Whatever its precision, the graph is the same.
+        module: What must be installed for it.
+        install_note: What to know when installing it.
+        max_candidates_on_cuda: The most it can find for each point there.
+        preferred: Why backend="auto" takes it for points on this device with so many dimensions, or None.
+    """
+
+    name: str
+    search: Callable[[Tensor, int, Progress, Ranks], Candidates]
+    module: str | None = None
+    install_note: str = ""
+    max_candidates_on_cuda: int | None = None
+    preferred: Callable[[torch.device, int], str | None] = never_preferred
+
+    def has_room_for(self, count: int, device: torch.device) -> bool:
+        return device.type != "cuda" or self.max_candidates_on_cuda is None or count <= self.max_candidates_on_cuda
+
+    def can_be_imported(self) -> bool:
+        try:
+            if self.module is not None and find_spec(self.module) is None:
+                return False
+            if self.module is not None:
+                import_module(self.module)
+        except (ImportError, OSError, ValueError) as error:
+            # Most likely pip's cached wheel for another torch.
+            log.debug("build_graph: %s is installed and cannot be imported: %s", self.module, error)
+            return False
+        return True
+
+
+def prefer_cluster(device: torch.device, dimensions: int) -> str | None:
+    """By measurement (benchmarks/bench_graph_backends.py)."""
+    if device.type == "cuda":
+        return "its kernel needs no memory for distances"
+    return "a kd-tree is the fastest up to 6 dimensions" if device.type == "cpu" and dimensions <= 6 else None
+
+
+TORCH = KnnBackend("torch", search_torch)
+CLUSTER = KnnBackend(
+    "cluster",
+    search_cluster,
+    module="torch_cluster",
+    install_note=", with --no-build-isolation and after torch: see the README",
+    max_candidates_on_cuda=100,  # its kernel keeps the best in an array of this size
+    preferred=prefer_cluster,
+)
+FAISS = KnnBackend("faiss", search_faiss, module="faiss")
+BACKENDS = {backend.name: backend for backend in (TORCH, CLUSTER, FAISS)}
+
+
+@skip_type_check
+def check_backend(caller: str, backend: str) -> None:
+    """Refuse a backend that does not exist or is not installed."""
+    if backend == "auto":
+        return
+    if backend not in BACKENDS:
+        names = ", ".join(f'"{name}"' for name in BACKENDS)
+        raise ValueError(f'{caller}(backend={backend!r}): "auto" or one of {names} is needed.')
+    chosen = BACKENDS[backend]
+    if chosen.module is not None and find_spec(chosen.module) is None:
+        raise ModuleNotFoundError(
+            f"{caller}(backend={backend!r}): {chosen.module} is not installed. "
+            f"`pip install lightning-diffal[{backend}]` installs it{chosen.install_note}. "
+            'backend="torch" gives the same graph without it.'
+        )
+
+
+@skip_type_check
+def resolve_backend(backend: Backend, neighbors: int, device: torch.device, dimensions: int) -> KnnBackend:
+    """The backend asked for, if it can find so many neighbors, or for "auto" the preferred one of those installed."""
+    check_backend("build_graph", backend)
+    count = neighbors + 1 + SPARE
+    if backend != "auto":
+        chosen = BACKENDS[backend]
+        if not chosen.has_room_for(count, device):
+            most = (chosen.max_candidates_on_cuda or 0) - 1 - SPARE
+            raise ValueError(
+                f'build_graph(neighbors={neighbors}, backend="{backend}"): {chosen.module} finds at most {most} '
+                'neighbors on CUDA. backend="torch" has no such limit.'
+            )
+        return chosen
+    chosen, reason = TORCH, "the fastest by measurement"
+    for candidate in BACKENDS.values():
+        why = candidate.preferred(device, dimensions)
+        if why is not None and candidate.has_room_for(count, device) and candidate.can_be_imported():
+            chosen, reason = candidate, why
+    log.debug("build_graph: backend %r for d=%d on %s: %s", chosen.name, dimensions, device, reason)
+    return chosen
