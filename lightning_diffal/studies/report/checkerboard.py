@@ -1,23 +1,27 @@
-"""The checkerboard with the points each selector asked, one small board each, round by round."""
+"""The checkerboard with the points each selector queried, one small board each, round by round."""
 
 from dataclasses import dataclass
 from statistics import median
 
-from lightning_diffal.studies.report.look import Look
-from lightning_diffal.studies.report.markup import Markup, element
+from lightning_diffal.studies.report.charts import Axis, Bars, Chart, Points
 from lightning_diffal.studies.report.sections import Section, Series
-from lightning_diffal.studies.report.svg import drawing, markers
+from lightning_diffal.studies.report.style import Style
 from lightning_diffal.studies.results import Result
 
 SIDE = 200.0
-KINDS = ("first", "exploring", "refining", "asked")
-KIND_LOOKS = {
-    "first": Look("ink", marker="plus"),
-    "exploring": Look("blue", marker="circle"),
-    "refining": Look("vermilion", marker="diamond"),
-    "asked": Look("purple", marker="square"),
+KINDS = {
+    "first": "initial labels",
+    "exploring": "exploring",
+    "refining": "refining",
+    "asked": "queried without a graph",
 }
-"""Apart in shape as well as in colour: a cross, a ring, a filled diamond, a filled square."""
+KIND_STYLES = {
+    "first": Style("ink", marker="plus"),
+    "exploring": Style("blue", marker="circle"),
+    "refining": Style("vermilion", marker="diamond"),
+    "asked": Style("purple", marker="square"),
+}
+"""Different in shape as well as in color."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +29,9 @@ class Asked:
     """One labeled point of the board."""
 
     fit: int
-    """The first fit that trains on it, counted from 0."""
+    """The first fit trained on it, counted from 0."""
     kind: str
-    """"first" labels; "exploring" or "refining" where a graph was asked, plain "asked" where none was."""
+    """A key of `KINDS`."""
     x: float
     y: float
 
@@ -45,13 +49,13 @@ class Board:
 
     @property
     def covered(self) -> int:
-        """Squares with a label in them."""
+        """Number of squares with a label."""
         return len({(cell(point.x, self.squares), cell(point.y, self.squares)) for point in self.points})
 
     @property
-    def off_border(self) -> float | None:
-        """Median distance of the asked points to the nearest border between classes, in squares."""
-        return median(to_border(point, self.squares) for point in self.queried) if self.queried else None
+    def median_border_distance(self) -> float | None:
+        """Median distance of the queried points to the nearest border between classes, in squares."""
+        return median(border_distance(point, self.squares) for point in self.queried) if self.queried else None
 
     def of_class(self, label: int) -> int:
         return sum(class_of(point.x, point.y, self.squares) == label for point in self.queried)
@@ -68,14 +72,14 @@ def class_of(x: float, y: float, squares: int) -> int:
     return (cell(x, squares) + cell(y, squares)) % 2
 
 
-def to_border(point: Asked, squares: int) -> float:
-    """The outer edge of the board is no border: the class does not change there."""
+def border_distance(point: Asked, squares: int) -> float:
+    """The outer edge of the board does not count: the class does not change there."""
     inner = [line / squares for line in range(1, squares)]
     return min((abs(value - line) * squares for value in (point.x, point.y) for line in inner), default=1.0)
 
 
 def boards_of(section: Section) -> list[Board]:
-    """A board for each selector, of the lowest seed all have, else of its own lowest; none without coordinates."""
+    """A board for each selector, of the lowest seed they share, else of its own lowest; none without coordinates."""
     squares = section.settings.get("squares")
     if not isinstance(squares, int) or not all(run.points for run in section.results):
         return []
@@ -91,7 +95,7 @@ def board_of(series: Series, run: Result, squares: int) -> Board:
     missing = [index for index, _, _ in asked if str(index) not in run.points]
     if missing:
         raise ValueError(
-            f"{run.path}: points has no coordinates of {', '.join(map(str, missing[:5]))}, which were labeled."
+            f"{run.path}: points has no coordinates of {', '.join(map(str, missing[:5]))}, which are labeled."
         )
     outside = [index for index, _, _ in asked if not all(0 <= part <= 1 for part in run.points[str(index)])]
     if outside:
@@ -104,29 +108,40 @@ def board_of(series: Series, run: Result, squares: int) -> Board:
     return Board(series=series, run=run, squares=squares, points=points)
 
 
-def board_chart(board: Board, name: str) -> Markup:
-    """Squares of class 1 are tinted. Points are grouped by the first fit that trains on them."""
-    side = SIDE / board.squares
+def board_charts(section: Section) -> list[Chart]:
+    return [board_chart(board) for board in boards_of(section)]
+
+
+def board_chart(board: Board) -> Chart:
+    """Squares of class 1 are tinted. Points are grouped by the first fit trained on them."""
+    side = 1 / board.squares
     tinted = [
-        element("rect", x=column * side, y=SIDE - (row + 1) * side, width=side, height=side, class_="tinted")
+        (column * side, row * side, (column + 1) * side, (row + 1) * side)
         for column in range(board.squares)
         for row in range(board.squares)
         if (column + row) % 2
     ]
-    fits = sorted({point.fit for point in board.points})
-    groups = [element("g", *fit_marks(board, fit), data_fit=fit) for fit in fits]
-    edge = element("rect", x=0, y=0, width=SIDE, height=SIDE, class_="edge")
-    return drawing(SIDE, SIDE, name, *tinted, edge, *groups, class_="board")
-
-
-def fit_marks(board: Board, fit: int) -> list[Markup]:
-    marks = []
-    for kind in KINDS:
-        here = [
-            (point.x * SIDE, SIDE - point.y * SIDE) for point in board.points if (point.fit, point.kind) == (fit, kind)
-        ]
-        if here:
-            marks.append(
-                element("g", markers(here, KIND_LOOKS[kind], 3.6), class_=f"{kind} hue-{KIND_LOOKS[kind].hue}")
-            )
-    return marks
+    groups: dict[tuple[int, str], list[Asked]] = {}
+    for point in board.points:
+        groups.setdefault((point.fit, point.kind), []).append(point)
+    points = [
+        Points(
+            x=[point.x for point in group],
+            y=[point.y for point in group],
+            style=KIND_STYLES[kind],
+            size=3.6,
+            name=KINDS[kind],
+            hollow=kind == "exploring",
+            fit=fit,
+        )
+        for (fit, kind), group in sorted(groups.items(), key=lambda item: (item[0][0], list(KINDS).index(item[0][1])))
+    ]
+    return Chart(
+        title=board.series.name,
+        x=Axis(low=0, high=1),
+        y=Axis(low=0, high=1),
+        marks=[Bars(boxes=tinted, fill="tinted"), *points],
+        width=SIDE,
+        height=SIDE,
+        emphasized=board.series.style.wide,
+    )
