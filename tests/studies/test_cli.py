@@ -60,7 +60,7 @@ def gone(pid, patience=20):
 def test_stopped_in_the_middle_and_started_again_it_comes_to_the_same(tmp_path):
     stopped, whole = ([*TWO, "--workers", "1", "--out", str(tmp_path / name)] for name in ("stopped", "whole"))
     runs = runs_of(parser().parse_args(stopped))
-    ledger = runs[0].memory / "rounds.jsonl"
+    ledger = runs[0].run_folder / "rounds.jsonl"
     process = started(stopped)
     while process.poll() is None and not (ledger.exists() and len(ledger.read_text().splitlines()) > 2):
         time.sleep(0.01)
@@ -77,7 +77,7 @@ def test_stopped_in_the_middle_and_started_again_it_comes_to_the_same(tmp_path):
     assert not list((tmp_path / "stopped").glob("checkerboard/*")), "no partial result"
 
     # One of the two remaining runs cannot continue: the other finishes, and the exit code is 1.
-    broken = runs[1].memory
+    broken = runs[1].run_folder
     broken.mkdir(parents=True)
     (broken / "rounds.jsonl").write_text("this is no ledger\n")
     process = started(stopped)
@@ -87,7 +87,7 @@ def test_stopped_in_the_middle_and_started_again_it_comes_to_the_same(tmp_path):
     assert "| diffusion" in table
     assert "| random" not in table
     assert "9/18" in errors, "the bar counts fits"
-    assert not runs[0].memory.exists()
+    assert not runs[0].run_folder.exists()
 
     undisturbed = runs_of(parser().parse_args(whole))
     assert without_seconds(execute(undisturbed[0])) == without_seconds(runs[0].result)
