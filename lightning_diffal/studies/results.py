@@ -18,7 +18,7 @@ class Round:
     accuracy: float
     """On the test set, after the fit."""
     asked: list[int]
-    """The points asked after the fit, as indices into the pool; empty after the last fit."""
+    """The points queried after the fit, as indices into the pool; empty after the last fit."""
     reached: list[bool | None]
     """For each of them, whether a label had reached it: False explores, True refines, None without a graph."""
     unreached: int | None

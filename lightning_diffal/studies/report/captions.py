@@ -28,9 +28,9 @@ def spelled(interval: Interval, digits: int = 3) -> str:
     return f"{mean} (95% CI {signed(interval.low, digits)} to {signed(interval.high, digits)}, {interval.seeds} seeds)"
 
 
-def ordinal(place: int) -> str:
-    ending = "th" if 10 <= place % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
-    return f"{place}{ending}"
+def ordinal(index: int) -> str:
+    ending = "th" if 10 <= index % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(index % 10, "th")
+    return f"{index}{ending}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -153,7 +153,7 @@ def variance_finding(curves: Sequence[Curve]) -> str:
     ranked = sorted(curves, key=lambda curve: fmean(curve.values))
     least = ranked[0]
     sentence = f"On average over the rounds {least.series.name} varies least, {fmean(least.values):.2g}"
-    places = {curve.series.selector: place for place, curve in enumerate(ranked, start=1)}
+    places = {curve.series.selector: index for index, curve in enumerate(ranked, start=1)}
     if "diffusion" in places and places["diffusion"] > 1:
         own = fmean(ranked[places["diffusion"] - 1].values)
         sentence += f"; diffusion is {ordinal(places['diffusion'])} of {len(ranked)} with {own:.2g}"

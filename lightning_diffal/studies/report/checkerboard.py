@@ -13,19 +13,19 @@ KINDS = {
     "first": "initial labels",
     "exploring": "exploring",
     "refining": "refining",
-    "asked": "queried without a graph",
+    "queried": "queried without a graph",
 }
 KIND_STYLES = {
     "first": Style("ink", marker="plus"),
     "exploring": Style("blue", marker="circle"),
     "refining": Style("vermilion", marker="diamond"),
-    "asked": Style("purple", marker="square"),
+    "queried": Style("purple", marker="square"),
 }
 """Different in shape as well as in color."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class LabeledPoint:
     """One labeled point of the board."""
 
     fit: int
@@ -41,10 +41,10 @@ class Board:
     series: Series
     run: Result
     squares: int
-    points: list[Asked]
+    points: list[LabeledPoint]
 
     @property
-    def queried(self) -> list[Asked]:
+    def queried(self) -> list[LabeledPoint]:
         return [point for point in self.points if point.kind != "first"]
 
     @property
@@ -72,7 +72,7 @@ def class_of(x: float, y: float, squares: int) -> int:
     return (cell(x, squares) + cell(y, squares)) % 2
 
 
-def border_distance(point: Asked, squares: int) -> float:
+def border_distance(point: LabeledPoint, squares: int) -> float:
     """The outer edge of the board does not count: the class does not change there."""
     inner = [line / squares for line in range(1, squares)]
     return min((abs(value - line) * squares for value in (point.x, point.y) for line in inner), default=1.0)
@@ -88,22 +88,22 @@ def boards_of(section: Section) -> list[Board]:
 
 
 def board_of(series: Series, run: Result, squares: int) -> Board:
-    asked = [(index, 0, "first") for index in run.initial]
-    for place, step in enumerate(run.rounds, start=1):
-        kinds = {None: "asked", False: "exploring", True: "refining"}
-        asked += [(index, place, kinds[reached]) for index, reached in zip(step.asked, step.reached, strict=True)]
-    missing = [index for index, _, _ in asked if str(index) not in run.points]
+    labeled = [(index, 0, "first") for index in run.initial]
+    for fit, step in enumerate(run.rounds, start=1):
+        kinds = {None: "queried", False: "exploring", True: "refining"}
+        labeled += [(index, fit, kinds[reached]) for index, reached in zip(step.asked, step.reached, strict=True)]
+    missing = [index for index, _, _ in labeled if str(index) not in run.points]
     if missing:
         raise ValueError(
             f"{run.path}: points has no coordinates of {', '.join(map(str, missing[:5]))}, which are labeled."
         )
-    outside = [index for index, _, _ in asked if not all(0 <= part <= 1 for part in run.points[str(index)])]
+    outside = [index for index, _, _ in labeled if not all(0 <= part <= 1 for part in run.points[str(index)])]
     if outside:
         where = run.points[str(outside[0])]
         raise ValueError(f"{run.path}: point {outside[0]} lies at {where}, outside the unit square.")
     points = [
-        Asked(fit=fit, kind=kind, x=run.points[str(index)][0], y=run.points[str(index)][1])
-        for index, fit, kind in asked
+        LabeledPoint(fit=fit, kind=kind, x=run.points[str(index)][0], y=run.points[str(index)][1])
+        for index, fit, kind in labeled
     ]
     return Board(series=series, run=run, squares=squares, points=points)
 
@@ -121,7 +121,7 @@ def board_chart(board: Board) -> Chart:
         for row in range(board.squares)
         if (column + row) % 2
     ]
-    groups: dict[tuple[int, str], list[Asked]] = {}
+    groups: dict[tuple[int, str], list[LabeledPoint]] = {}
     for point in board.points:
         groups.setdefault((point.fit, point.kind), []).append(point)
     points = [

@@ -33,8 +33,8 @@ def accuracy_curves(section: Section) -> list[Curve]:
     return [
         Curve(
             series=one,
-            values=[fmean(one.at(place)) for place in rounds],
-            spread=[stdev(one.at(place)) for place in rounds] if len(one.runs) > 1 else None,
+            values=[fmean(one.at(index)) for index in rounds],
+            spread=[stdev(one.at(index)) for index in rounds] if len(one.runs) > 1 else None,
         )
         for one in section.series
     ]
@@ -44,7 +44,7 @@ def variance_curves(section: Section) -> list[Curve]:
     """Variance of accuracy over the seeds (n - 1) in each round, of series with several seeds."""
     rounds = range(len(section.labels))
     return [
-        Curve(series=one, values=[variance(one.at(place)) for place in rounds])
+        Curve(series=one, values=[variance(one.at(index)) for index in rounds])
         for one in section.series
         if len(one.runs) > 1
     ]
@@ -69,7 +69,7 @@ def variance_charts(section: Section) -> list[Chart]:
 
 def curve_chart(section: Section, curves: Sequence[Curve], label: str, low: float, high: float) -> Chart:
     """All curves in one plot, the emphasized one on top."""
-    order = {one.name: place for place, one in enumerate(section.series)}
+    order = {one.name: index for index, one in enumerate(section.series)}
     step = max(1, round(len(section.labels) / 9))
     back_to_front = sorted(curves, key=lambda curve: (curve.series.style.wide, -order[curve.series.name]))
     lines = [

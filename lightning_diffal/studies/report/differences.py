@@ -32,15 +32,15 @@ def differences_to(section: Section, reference: Series) -> dict[str, Interval]:
 
 def difference_chart(section: Section, reference: Series) -> Chart:
     differences = differences_to(section, reference)
-    order = {one.name: place for place, one in enumerate(section.series)}
+    order = {one.name: index for index, one in enumerate(section.series)}
     marks: list[Line | Points] = []
     for row, (name, interval) in enumerate(differences.items()):
-        place, y = order[name], row + 0.5
-        style = section.series[place].style
+        index, y = order[name], row + 0.5
+        style = section.series[index].style
         if interval.half is not None:
             whisker = [interval.low, interval.high]
-            marks.append(Line(x=whisker, y=[y, y], style=Style(style.hue), series=place))
-        marks.append(Points(x=[interval.mean], y=[y], style=style, size=4.2, series=place))
+            marks.append(Line(x=whisker, y=[y, y], style=Style(style.hue), series=index))
+        marks.append(Points(x=[interval.mean], y=[y], style=style, size=4.2, series=index))
     low = min(0.0, *(interval.low for interval in differences.values()))
     high = max(0.0, *(interval.high for interval in differences.values()))
     margin = (high - low) * 0.05 or 0.01

@@ -57,11 +57,11 @@ def accuracy_figure(section: Section) -> Markup:
 def legend(section: Section) -> Markup:
     """A checkbox for each selector, for all figures of the section; the best final accuracy first."""
     last = len(section.labels) - 1
-    order = sorted(range(len(section.series)), key=lambda place: -fmean(section.series[place].at(last)))
+    order = sorted(range(len(section.series)), key=lambda index: -fmean(section.series[index].at(last)))
     keys = []
-    for place in order:
-        one = section.series[place]
-        box = element("input", type="checkbox", checked=True, class_=f"show-{place}", aria_label=f"Show {one.name}")
+    for index in order:
+        one = section.series[index]
+        box = element("input", type="checkbox", checked=True, class_=f"show-{index}", aria_label=f"Show {one.name}")
         value = element("span", share(fmean(one.at(last))), class_="value")
         keys.append(element("label", box, *key_parts(one), value, class_=key_class(one)))
     title = element("legend", f"Selectors, with their accuracy at {section.labels[-1]:,} labels. Untick to hide.")
@@ -70,7 +70,7 @@ def legend(section: Section) -> Markup:
 
 def key(section: Section, curves: Sequence[Curve]) -> Markup:
     """A legend without checkboxes; screen readers get the tables instead."""
-    places = {one.name: place for place, one in enumerate(section.series)}
+    places = {one.name: index for index, one in enumerate(section.series)}
     keys = [
         element(
             "span", *key_parts(curve.series), class_=f"{key_class(curve.series)} series-{places[curve.series.name]}"
@@ -167,7 +167,7 @@ def board_figure(section: Section) -> Markup:
         f"{board_finding(boards)} {shown}. Tinted squares are class 1, the others class 0. "
         "Beside each name: accuracy after training on the points shown."
     )
-    panels = [board_panel(board, named=len(seeds) > 1, place=place) for place, board in enumerate(boards)]
+    panels = [board_panel(board, named=len(seeds) > 1, index=index) for index, board in enumerate(boards)]
     content = [
         board_keys(boards),
         player(section) if len(section.labels) > 1 else "",
@@ -178,12 +178,12 @@ def board_figure(section: Section) -> Markup:
     return figure("Queried points, round by round", caption, *content, labels=frames)
 
 
-def board_panel(board: Board, *, named: bool, place: int) -> Markup:
+def board_panel(board: Board, *, named: bool, index: int) -> Markup:
     accuracies = [share(step.accuracy) for step in board.run.rounds]
     name = f"{board.series.name}, seed {board.run.seed}" if named else board.series.name
     accuracy = element("span", accuracies[-1], class_="accuracy", data_accuracies=" ".join(accuracies))
     title = element("p", element("span", name, class_="emphasized" if board.series.style.wide else None), accuracy)
-    return element("div", title, draw(board_chart(board), board_name(board)), class_=f"series-{place}")
+    return element("div", title, draw(board_chart(board), board_name(board)), class_=f"series-{index}")
 
 
 def board_keys(boards: Sequence[Board]) -> Markup:

@@ -219,4 +219,4 @@ def variables(values: dict[str, str]) -> str:
 
 def switch_rules(most: int) -> str:
     """Unchecking a selector hides it in every figure of its section, without JavaScript."""
-    return "".join(f"section:has(.show-{place}:not(:checked)) .series-{place}{{display:none}}" for place in range(most))
+    return "".join(f"section:has(.show-{index}:not(:checked)) .series-{index}{{display:none}}" for index in range(most))

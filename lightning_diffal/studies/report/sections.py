@@ -43,9 +43,9 @@ class Series:
     def accuracies(self, seed: int) -> list[float]:
         return [step.accuracy for step in self.runs[seed].rounds]
 
-    def at(self, place: int) -> list[float]:
+    def at(self, index: int) -> list[float]:
         """The accuracy of every seed in one round."""
-        return [self.runs[seed].rounds[place].accuracy for seed in self.seeds]
+        return [self.runs[seed].rounds[index].accuracy for seed in self.seeds]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,12 +164,12 @@ def series_of(runs: Iterable[Result]) -> list[Series]:
 
 
 def check_result(result: Result) -> None:
-    for place, step in enumerate(result.rounds, start=1):
+    for index, step in enumerate(result.rounds, start=1):
         if not (math.isfinite(step.accuracy) and 0 <= step.accuracy <= 1):
-            raise ValueError(f"{result.path}: round {place} has accuracy {step.accuracy}, outside [0, 1].")
+            raise ValueError(f"{result.path}: round {index} has accuracy {step.accuracy}, outside [0, 1].")
         if len(step.asked) != len(step.reached):
             raise ValueError(
-                f"{result.path}: round {place} queries {len(step.asked)} points, but reached has {len(step.reached)}."
+                f"{result.path}: round {index} queries {len(step.asked)} points, but reached has {len(step.reached)}."
             )
 
 

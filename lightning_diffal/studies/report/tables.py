@@ -30,9 +30,9 @@ def table(
     """A table that scrolls within its box. The first cell of a row is its header; `best` marks a row by column."""
     titles = element("tr", *(element("th", title, scope="col") for title in head))
     lines = []
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         cells = [
-            element("td", element("strong", value) if (best or {}).get(column) == place else value)
+            element("td", element("strong", value) if (best or {}).get(column) == index else value)
             for column, value in enumerate(row[1:], start=1)
         ]
         lines.append(element("tr", element("th", row[0], scope="row"), *cells))
@@ -49,9 +49,9 @@ def numbers(*tables: str) -> Markup:
 def curve_table(section: Section, curves: Sequence[Curve], caption: str, digits: int) -> Markup:
     """A row for each label count, a column for each selector; the band after ±."""
     rows = []
-    for place, count in enumerate(section.labels):
+    for index, count in enumerate(section.labels):
         cells = [
-            f"{curve.values[place]:.{digits}f}" + (f" ± {curve.spread[place]:.{digits}f}" if curve.spread else "")
+            f"{curve.values[index]:.{digits}f}" + (f" ± {curve.spread[index]:.{digits}f}" if curve.spread else "")
             for curve in curves
         ]
         rows.append([f"{count:,}", *cells])
@@ -141,7 +141,7 @@ def targets_of(section: Section) -> list[tuple[float, str]]:
     last = len(section.labels) - 1
     best = max(fmean(one.at(last)) for one in section.series)
     random = section.named("random")
-    base = max(fmean(random.at(place)) for place in range(last + 1)) if random else best
+    base = max(fmean(random.at(index)) for index in range(last + 1)) if random else best
     rounded = int(base * 20 + 1e-9) / 20
     named = [(0.9 * best, "90% of the best final accuracy")]
     if abs(0.9 * best - rounded) >= 0.005:

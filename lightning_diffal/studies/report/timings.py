@@ -39,8 +39,8 @@ def timing_chart(section: Section, stages: Sequence[str], title: str, label: str
     rows = list(seconds_of(section).values())
     totals = [sum(row[stage] for stage in stages) for row in rows]
     marks: list[Bars | Text] = []
-    for place, stage in enumerate(stages):
-        starts = [sum(row[before] for before in stages[:place]) for row in rows]
+    for index, stage in enumerate(stages):
+        starts = [sum(row[before] for before in stages[:index]) for row in rows]
         boxes = [(start, y + 1, start + row[stage], y) for y, (start, row) in enumerate(zip(starts, rows, strict=True))]
         marks.append(Bars(boxes=boxes, fill=stage, name=stage))
     marks += [Text(x=total, y=y + 0.5, words=f"{total:.3g}") for y, total in enumerate(totals)]
