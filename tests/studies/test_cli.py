@@ -81,7 +81,7 @@ def test_stopped_in_the_middle_and_started_again_it_comes_to_the_same(tmp_path):
     broken.mkdir(parents=True)
     (broken / "rounds.jsonl").write_text("this is no ledger\n")
     process = started(stopped)
-    table, errors = process.communicate(timeout=120)
+    table, errors = process.communicate(timeout=200)
     assert process.returncode == 1
     assert re.search(r"Failed: checkerboard, random, seed 0: .*this is no JSON", errors)
     assert "| diffusion" in table

@@ -171,11 +171,8 @@ def duration(seconds: float) -> str:
 
 def provenance(section: Section) -> Markup:
     versions = sorted({f"{name} {version}" for run in section.results for name, version in run.versions.items()})
-    own = [
-        f"{one.name}: {one.runs[one.seeds[0]].settings['selector']}"
-        for one in section.series
-        if has_own(section, one.name)
-    ]
+    selectors = {one.name: one.runs[one.seeds[0]].settings.get("selector") for one in section.series}
+    own = [f"{name}: {parameters}" for name, parameters in selectors.items() if parameters]
     options = element(
         "p", "Numbers below that differ from the study’s defaults are options, such as --pool N.", class_="soft"
     )
@@ -185,10 +182,6 @@ def provenance(section: Section) -> Markup:
     if versions:
         parts.append(element("p", f"Versions: {', '.join(versions)}.", class_="soft"))
     return element("details", element("summary", "Command, settings, versions"), *parts)
-
-
-def has_own(section: Section, name: str) -> bool:
-    return any(one.name == name and "selector" in one.runs[one.seeds[0]].settings for one in section.series)
 
 
 def command(section: Section) -> str:

@@ -24,18 +24,12 @@ from lightning_diffal.studies.report.timings import STAGES
 NOTHING = "–"
 
 
-def table(
-    caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, best: Mapping[int, int] | None = None
-) -> Markup:
-    """A table that scrolls within its box. The first cell of a row is its header; `best` marks a row by column."""
+def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
+    """A table that scrolls within its box. The first cell of a row is its header."""
     titles = element("tr", *(element("th", title, scope="col") for title in head))
-    lines = []
-    for index, row in enumerate(rows):
-        cells = [
-            element("td", element("strong", value) if (best or {}).get(column) == index else value)
-            for column, value in enumerate(row[1:], start=1)
-        ]
-        lines.append(element("tr", element("th", row[0], scope="row"), *cells))
+    lines = [
+        element("tr", element("th", row[0], scope="row"), *(element("td", value) for value in row[1:])) for row in rows
+    ]
     body = element(
         "table", element("caption", element("span", caption)), element("thead", titles), element("tbody", *lines)
     )
