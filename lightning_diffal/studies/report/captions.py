@@ -56,18 +56,16 @@ def overall(sections: Sequence[Section]) -> str:
     lost = [section for section in with_diffusion if section not in won]
     parts = []
     if won:
-        named = [
-            f"{section.title} (next is {by_area(section)[1][0].name}{significance_note(section)})" for section in won
-        ]
+        named = [f"{section.title} (next is {by_area(section)[1][0].name}{significance(section)})" for section in won]
         parts.append(f"By mean accuracy over the rounds, diffusion leads in {listed(named)}.")
     if lost:
-        named = [f"{section.title} ({winner(section).name} leads{significance_note(section)})" for section in lost]
+        named = [f"{section.title} ({winner(section).name} leads{significance(section)})" for section in lost]
         subject = "It" if won else "By mean accuracy over the rounds, diffusion"
         parts.append(f"{subject} does not lead in {listed(named)}.")
     return " ".join(parts)
 
 
-def significance_note(section: Section) -> str:
+def significance(section: Section) -> str:
     """A remark where diffusion and the best other selector are equal, or not significantly different."""
     diffusion = section.named("diffusion")
     ranked = by_area(section)
