@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lightning_diffal.studies.report.sections import canonical, shared_settings
 from lightning_diffal.studies.results import read_results
-from lightning_diffal.studies.table import table
+from lightning_diffal.studies.summary_table import summary_table
 
 ROOT = Path(__file__).parents[1]
 
@@ -18,4 +18,4 @@ def test_the_results_in_the_readme_are_those_of_the_result_files():
     for result in results:
         compared[result.study, canonical(shared_settings(result))].append(result)
     for settings, runs in compared.items():
-        assert table(runs) in readme, settings
+        assert summary_table(runs) in readme, settings

@@ -13,13 +13,18 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     Args:
         write: Writes the content to the path it is given: a temporary one in the same folder, removed if this fails.
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_path(path, os.getpid())
     try:
         write(temporary)
         replace_durably(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def temporary_path(path: Path, process_id: int) -> Path:
+    """Where a process writes a file before it gets its name."""
+    return path.with_name(f"{path.name}.{process_id}.tmp")
 
 
 def replace_durably(temporary: Path, path: Path) -> None:

@@ -1,7 +1,8 @@
-"""`lightning-diffal run STUDY` and `lightning-diffal report DIR`."""
+"""`lightning-diffal run STUDY`, `lightning-diffal report DIR` and `lightning-diffal demo`."""
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -9,65 +10,64 @@ from pathlib import Path
 
 import torch
 
-from lightning_diffal.studies.named_selectors import OF_THE_PAPER, SELECTORS
+from lightning_diffal.studies.definitions import STUDIES, Study
 from lightning_diffal.studies.results import Result
-from lightning_diffal.studies.runner import run_all
-from lightning_diffal.studies.runs import Run, plan
-from lightning_diffal.studies.studies import STUDIES, Study
-from lightning_diffal.studies.table import table
+from lightning_diffal.studies.run_spec import Run, plan
+from lightning_diffal.studies.selector_registry import PAPER_SELECTORS, SELECTORS
+from lightning_diffal.studies.summary_table import summary_table
+from lightning_diffal.studies.worker_pool import run_all
 
-# Numbers of a study that the command line may change, and what they are.
+# The numbers of a study that are options of `run`.
 NUMBERS = {
     "budget": "labels in total",
-    "query_size": "labels asked after each fit",
-    "first": "first labels of each class",
+    "query_size": "labels queried after each fit",
+    "first": "initial labels of each class",
     "epochs": "epochs of each fit",
-    "batch_size": "points in a batch of training",
-    "pool": "points that may be asked about",
+    "batch_size": "training batch size",
+    "pool": "points that may be queried",
     "neighbors": "K of the graph",
     "steps": "T of the diffusion",
-    "mini_batch": "P, the points chosen between two diffusions",
-    "passes": "forward passes of the selectors by dropout",
-    "squares": "of the checkerboard: squares on a side",
-    "test": "of the checkerboard: points to measure accuracy on",
+    "mini_batch": "P, points chosen between two diffusions",
+    "passes": "forward passes of dropout selectors",
+    "squares": "checkerboard only: squares on a side",
+    "test": "checkerboard only: test points",
 }
+DEMO_SELECTORS = ("diffusion", "random", "margin", "entropy", "coreset")
+DEMO_SEEDS = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command. Returns its exit code: 0, 1 if a run failed, 2 for what was asked wrongly, 130 after Ctrl-C."""
+    """The command. Returns its exit code: 0, 1 if a run failed, 2 for wrong arguments, 130 after Ctrl-C."""
     given = parser().parse_args(arguments)
     try:
-        return report(given) if given.command == "report" else run(given)
+        return int(given.execute(given))
     except ValueError as error:
         print(f"lightning-diffal {given.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(
-            "\nStopped. The same command goes on where it was; no more than the round under way is lost.",
-            file=sys.stderr,
-        )
+        print("\nStopped. The same command continues from here; at most one round per run is lost.", file=sys.stderr)
         return 130
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="lightning-diffal", description="The studies of the paper, and their report.")
+    top = argparse.ArgumentParser(
+        prog="lightning-diffal", description="Run active-learning studies and report on them."
+    )
     commands = top.add_subparsers(dest="command", required=True)
-    runs = commands.add_parser("run", help="run a study; what has a result already is not run again")
+    runs = commands.add_parser("run", help="run a study; finished runs are not repeated")
     runs.add_argument("study", choices=STUDIES)
     runs.add_argument(
         "--selector",
         action="append",
         metavar="NAME",
-        help=f"who chooses; may be given several times. Of {', '.join(SELECTORS)}. By default the first "
-        f"{len(OF_THE_PAPER)}, which the paper compares",
+        help=f"may be given several times; one of {', '.join(SELECTORS)}. Default: the first {len(PAPER_SELECTORS)}, "
+        "which the paper compares",
     )
-    runs.add_argument("--seeds", type=int, default=5, help="how many, from 0 (%(default)s)")
-    runs.add_argument(
-        "--data", type=Path, help="folder of NAME.npz files; by default data, where torchvision may download"
-    )
-    runs.add_argument("--out", type=Path, default=Path("results"), help="folder of results (%(default)s)")
-    runs.add_argument("--workers", type=int, help="processes; by default one for each core, or one with a GPU")
-    runs.add_argument("--dataset", metavar="NAME", help="another data set, NAME.npz, for this study's network")
+    runs.add_argument("--seeds", type=int, default=5, help="number of seeds, from 0 (%(default)s)")
+    runs.add_argument("--data", type=Path, help="folder of NAME.npz files and downloads (default: data)")
+    runs.add_argument("--out", type=Path, default=Path("results"), help="folder for the results (%(default)s)")
+    runs.add_argument("--workers", type=int, help="processes (default: one per core, or one with a GPU)")
+    runs.add_argument("--dataset", metavar="NAME", help="run this study's network on NAME.npz")
     for name, meaning in NUMBERS.items():
         defaults = ", ".join(
             f"{study.name} {getattr(study, name)}" for study in STUDIES.values() if getattr(study, name)
@@ -76,29 +76,42 @@ def parser() -> argparse.ArgumentParser:
     runs.add_argument(
         "--shrink-below", type=float, metavar="SHARE", help="δ of the diffusion, 0 to keep T (cifar10 0.1, svhn 0.1)"
     )
-    reports = commands.add_parser("report", help="one HTML page and figures from result files")
-    reports.add_argument("results", type=Path, metavar="DIR", help="the folder that was --out of `run`")
-    reports.add_argument("--out", type=Path, help="folder for the report; by default DIR/report")
+    runs.set_defaults(execute=run)
+    reports = commands.add_parser("report", help="write an HTML page and figures from result files")
+    reports.add_argument("results", type=Path, metavar="DIR", help="the --out folder of `run`")
+    reports.add_argument("--out", type=Path, help="folder for the report (default: DIR/report)")
+    reports.set_defaults(execute=report)
+    demos = commands.add_parser(
+        "demo", help=f"compare {len(DEMO_SELECTORS)} selectors on scikit-learn's digits, in about a minute"
+    )
+    demos.add_argument("--out", type=Path, default=Path("demo"), help="folder for results and report (%(default)s)")
+    demos.set_defaults(execute=demo)
     return top
 
 
 def study_of(given: argparse.Namespace) -> Study:
-    """The study that was asked for, with the numbers that were given."""
+    """The study with the options that were given."""
     study = STUDIES[given.study]
     changes = {part.name: getattr(given, part.name) for part in fields(Study) if part.name in NUMBERS}
     for name, value in changes.items():
         if value is not None and value < 1:
-            raise ValueError(f"--{name.replace('_', '-')} {value}: a whole number of at least 1 is needed.")
+            raise ValueError(f"--{name.replace('_', '-')} {value}: an integer of at least 1 is needed.")
         if value is not None and getattr(study, name) is None:
-            raise ValueError(f"--{name} {value}: this is a number of the checkerboard, not of {study.name}.")
+            raise ValueError(f"--{name} {value}: this is an option of the checkerboard, not of {study.name}.")
     if given.shrink_below is not None:
         if not 0 <= given.shrink_below <= 1:
-            raise ValueError(f"--shrink-below {given.shrink_below}: a share of the pool in [0, 1] is needed.")
+            raise ValueError(f"--shrink-below {given.shrink_below}: a fraction of the pool in [0, 1] is needed.")
         changes["shrink_below"] = given.shrink_below
     if given.dataset is not None and given.dataset != study.dataset:
         if study.squares is not None:
             raise ValueError(
-                f"--dataset {given.dataset}: the checkerboard is drawn, not read. mnist-fc takes any data."
+                f"--dataset {given.dataset}: the checkerboard is generated, not read. mnist-fc takes any data."
+            )
+        if not re.fullmatch(r"\w[\w.-]*", given.dataset):
+            # The name becomes part of paths under --data and --out.
+            raise ValueError(
+                f"--dataset {given.dataset}: a name of letters, digits, '_', '-' and '.' is needed, not a path. "
+                "--data names the folder of its .npz file."
             )
         # Another data set is another study, in its own folder of results.
         changes |= {"dataset": given.dataset, "name": f"{study.name}-{given.dataset}"}
@@ -106,14 +119,14 @@ def study_of(given: argparse.Namespace) -> Study:
 
 
 def runs_of(given: argparse.Namespace) -> list[Run]:
-    selectors = list(dict.fromkeys(given.selector or OF_THE_PAPER))
+    selectors = list(dict.fromkeys(given.selector or PAPER_SELECTORS))
     unknown = [name for name in selectors if name not in SELECTORS]
     if unknown:
-        raise ValueError(f"--selector {unknown[0]}: there is no such selector. There are {', '.join(SELECTORS)}.")
+        raise ValueError(f"--selector {unknown[0]}: there is no such selector. Available: {', '.join(SELECTORS)}.")
     for name in ("seeds", "workers"):
         count = getattr(given, name)
         if count is not None and count < 1:
-            raise ValueError(f"--{name} {count}: a whole number of at least 1 is needed.")
+            raise ValueError(f"--{name} {count}: an integer of at least 1 is needed.")
     study = study_of(given)
     data = given.data or Path("data")
     if study.squares is None and given.data is not None and not data.is_dir():
@@ -128,8 +141,8 @@ def cores() -> int:
 def run(given: argparse.Namespace) -> int:
     runs = runs_of(given)
     failures = run_all(runs, given.workers or (1 if torch.cuda.is_available() else cores()))
-    print(table([Result.read(run.result) for run in runs if run.result.exists()]))
-    print(f"\nThe results are in {given.out}")
+    print(summary_table([Result.read(run.result) for run in runs if run.result.exists()]))
+    print(f"\nResults: {given.out}")
     for failed, why in failures:
         print(f"\nFailed: {failed}\n{why}", file=sys.stderr)
     return 1 if failures else 0
@@ -139,12 +152,27 @@ def report(given: argparse.Namespace) -> int:
     if not given.results.is_dir():
         raise ValueError(f"{given.results}: there is no such folder. `lightning-diffal run` writes one.")
     try:
-        from lightning_diffal.studies.report import report_on  # noqa: PLC0415, it draws, which takes a second to import
+        from lightning_diffal.studies.report import write_report  # noqa: PLC0415, needs an extra
 
     except ImportError as error:
-        raise ValueError(f"{error}. `pip install lightning-diffal[experiments]` brings what a report needs.") from error
-    print(f"The report is {report_on(given.results, given.out or given.results / 'report')}")
+        raise ValueError(f"{error}. A report needs `pip install lightning-diffal[experiments]`.") from error
+    print(f"Report: {write_report(given.results, given.out or given.results / 'report')}")
     return 0
+
+
+def demo(given: argparse.Namespace) -> int:
+    """`run digits` and `report`, with a verdict in words between them."""
+    selectors = [argument for name in DEMO_SELECTORS for argument in ("--selector", name)]
+    command = ["run", "digits", *selectors, "--seeds", str(DEMO_SEEDS), "--out", str(given.out)]
+    failed = run(parser().parse_args(command))
+    if failed:
+        return failed
+    from lightning_diffal.studies.report import verdicts  # noqa: PLC0415, needs an extra
+
+    for verdict in verdicts(given.out):
+        print(f"\n{verdict}")
+    print("This is one small data set; on other data the order differs, see the results in the README.\n")
+    return report(parser().parse_args(["report", str(given.out)]))
 
 
 if __name__ == "__main__":

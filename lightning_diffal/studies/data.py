@@ -1,4 +1,4 @@
-"""The data of the studies: NAME.npz in a folder, torchvision's download, or a checkerboard drawn by seed."""
+"""The data of the studies: NAME.npz in a folder, torchvision's downloads, scikit-learn's digits, a checkerboard."""
 
 import functools
 import hashlib
@@ -16,11 +16,12 @@ from torch.utils.data import Dataset
 from lightning_diffal.pool.randomness import seed_of
 
 PARTS = ("x_train", "y_train", "x_test", "y_test")
-# What torchvision can download, by the name of the file that would be read instead.
+# Data sets that torchvision can download.
 DOWNLOADS = {"mnist": "MNIST", "fashion": "FashionMNIST", "cifar10": "CIFAR10", "svhn": "SVHN"}
-# Pixels from 0 to 1 are brought to the range VGG-16 was trained on.
+# The normalization VGG-16 was trained with, for pixels from 0 to 1.
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-# The network sees a checkerboard with squares of this side, centered at 0. The paper gives no coordinates. With 128
+DIGITS_TEST = 500
+# The side of a square of the checkerboard, which is centered at 0. The paper gives no coordinates. With 128
 # random labels its training (SGD, lr .001, batch 1) comes to .54 on squares of side 1/4, .68 at 1, .71 at 2, .69 at 3.
 SIDE = 2.0
 
@@ -38,24 +39,24 @@ class Points(Dataset[Any]):
         return self.x[index], self.targets[index]
 
     def __getitems__(self, indices: list[int]) -> tuple[Tensor, Tensor]:
-        # One look-up a batch: a loader that stacks single points spends more time than the networks of the paper.
+        # Stacking single points would take longer than the paper's small networks take to train on them.
         return self.x[indices], self.targets[indices]
 
 
-def as_it_is(batch: Any) -> Any:
-    """The collate function of a loader over `Points`, whose batches are made already."""
+def keep_batch(batch: Any) -> Any:
+    """The collate function for `Points`, which returns whole batches."""
     return batch
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A data set as it was found, before a pool is drawn from it."""
+    """A whole data set, before a pool is drawn from it."""
 
     name: str
     train: Points
     test: Points
     digest: str
-    """A short hash of the content, so that results of other data are not taken for these."""
+    """A short hash of the content, part of a result's settings."""
 
     @property
     def num_classes(self) -> int:
@@ -64,26 +65,28 @@ class Source:
 
 @functools.lru_cache(maxsize=2)
 def load(name: str, folder: Path) -> Source:
-    """A data set as points and classes; bytes of pixels become numbers from 0 to 1."""
-    arrays, digest = find(name, folder)
+    """A data set as tensors; integer pixels are scaled to [0, 1]."""
+    arrays, digest = read_arrays(name, folder)
     train, test = (
-        Points(as_points(arrays[f"x_{part}"]), torch.from_numpy(arrays[f"y_{part}"].astype(np.int64)))
+        Points(to_float_tensor(arrays[f"x_{part}"]), torch.from_numpy(arrays[f"y_{part}"].astype(np.int64)))
         for part in ("train", "test")
     )
     return Source(name, train, test, digest)
 
 
-def find(name: str, folder: Path) -> tuple[dict[str, Any], str]:
-    """The arrays of NAME.npz where it lies in the folder, else of torchvision's download into it, and their hash."""
+def read_arrays(name: str, folder: Path) -> tuple[dict[str, Any], str]:
+    """The arrays of NAME.npz in the folder, else of torchvision's download or scikit-learn, and their hash."""
     path = folder / f"{name}.npz"
     if path.exists():
         arrays = read_npz(path)
     elif name in DOWNLOADS:
         arrays = download(name, folder)
+    elif name == "digits":
+        arrays = sklearn_digits()
     else:
-        there = sorted(file.stem for file in folder.glob("*.npz"))
+        available = ", ".join(sorted(file.stem for file in folder.glob("*.npz"))) or "no .npz file"
         raise ValueError(
-            f"--dataset {name}: there is no {path}. In --data {folder} there is {', '.join(there) or 'no .npz file'}; "
+            f"--dataset {name}: there is no {path}. In --data {folder} there is {available}; "
             f"torchvision downloads {', '.join(DOWNLOADS)}."
         )
     check_arrays(path, arrays)
@@ -106,7 +109,7 @@ def read_npz(path: Path) -> dict[str, Any]:
 
 
 def check_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Refuse what could not be trained on, by the name of the file and of the array."""
+    """Refuse arrays that cannot be trained on."""
     for part in ("train", "test"):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
         if x.ndim not in (2, 3, 4) or x.dtype.kind not in "uif" or len(x) == 0:
@@ -128,8 +131,8 @@ def check_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
         raise ValueError(f"{path}: y_train has {classes} classes, and the largest of y_test is {unseen}.")
 
 
-def as_points(x: Any) -> Tensor:
-    """(n, d), (n, 1, h, w) or (n, 3, h, w) in float32; whole numbers are taken as bytes of pixels."""
+def to_float_tensor(x: Any) -> Tensor:
+    """(n, d), (n, 1, h, w) or (n, 3, h, w) in float32; integers are divided by 255."""
     points = torch.from_numpy(np.ascontiguousarray(x)).float()
     if x.dtype.kind in "ui":
         points /= 255
@@ -140,8 +143,23 @@ def as_points(x: Any) -> Tensor:
     return points
 
 
+def sklearn_digits() -> dict[str, Any]:
+    """The 1,797 digits of 8 × 8 pixels that come with scikit-learn, split once at random: 500 are the test set."""
+    try:
+        from sklearn.datasets import load_digits  # noqa: PLC0415, an extra
+    except ImportError as error:
+        raise ValueError(
+            "digits: scikit-learn is needed, and `pip install lightning-diffal[experiments]` installs it."
+        ) from error
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(x))
+    x, y = (x[order] / 16).astype(np.float32), y[order]
+    train, test = slice(DIGITS_TEST, None), slice(DIGITS_TEST)
+    return {"x_train": x[train], "y_train": y[train], "x_test": x[test], "y_test": y[test]}
+
+
 def download(name: str, folder: Path) -> dict[str, Any]:
-    """The same arrays from torchvision, which keeps its own files in the folder."""
+    """The same arrays from torchvision, which downloads to the folder."""
     try:
         import torchvision  # noqa: PLC0415, an extra
     except ImportError as error:
@@ -165,7 +183,7 @@ def download(name: str, folder: Path) -> dict[str, Any]:
 
 
 def draw_pool(source: Source, size: int, seed: int) -> Points:
-    """So many points, the same number of each class, by seed; all of them if that is what there is."""
+    """`size` points, equally many of each class, drawn by seed; the training set as it is if it has `size` points."""
     targets, classes = source.train.targets, source.num_classes
     if size > len(targets):
         raise ValueError(
@@ -191,12 +209,12 @@ def draw_pool(source: Source, size: int, seed: int) -> Points:
 
 
 def checkerboard(size: int, squares: int, seed: int) -> Points:
-    """Points spread evenly over squares × squares squares, whose colors are the two classes."""
+    """Points uniform over a board of squares × squares, whose colors are the two classes."""
     places = squares * torch.rand(size, 2, generator=torch.Generator().manual_seed(seed))
     colors = places.long().clamp(max=squares - 1).sum(dim=1) % 2
     return Points(SIDE * (places - squares / 2), colors)
 
 
-def on_the_board(x: Tensor, squares: int) -> Tensor:
-    """Where points lie on the board as a whole, from (0, 0) to (1, 1)."""
+def board_coordinates(x: Tensor, squares: int) -> Tensor:
+    """Points in coordinates of the whole board, from (0, 0) to (1, 1)."""
     return x / (SIDE * squares) + 0.5

@@ -1,15 +1,13 @@
-"""The networks of the paper. Each is a description that can be printed, compared, and built."""
+"""The networks of the paper, as frozen descriptions: `repr` goes into the results, `build` makes the layers."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-# Channels of VGG-16's convolutions; 0 is a MaxPool.
-VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
-# Side of the smallest image that five MaxPools leave something of.
+# The smallest image with a pixel left after five MaxPools.
 VGG16_SIDE = 32
-# Where the paper adds dropout it names no rate; this is the usual one.
+# The paper gives no rate for its dropout layers; this is the usual one.
 DROPOUT = 0.5
 
 
@@ -24,7 +22,7 @@ class FullyConnected:
     """A dropout layer after each hidden layer."""
 
     def build(self, shape: tuple[int, ...], num_classes: int, *, dropout: bool) -> nn.Sequential:
-        """For points of a shape. `dropout` adds the layers that selectors by dropout need; it changes no weight."""
+        """For points of this shape. `dropout` adds the layers that dropout selectors need, and changes no weight."""
         layers: list[nn.Module] = [nn.Flatten()] if len(shape) > 1 else []
         width = torch.Size(shape).numel()
         for after in self.widths:
@@ -49,7 +47,7 @@ class Convolutional:
                 f"Convolutional: points of shape {shape} were given; images of at least {self.kernel} × {self.kernel} "
                 "pixels are needed. The network of mnist-fc takes any shape."
             )
-        # The paper says padding 2 for a kernel of 2, which torch refuses: at most half the kernel is padding.
+        # The paper says padding 2 for a kernel of 2; torch allows at most half the kernel.
         below = nn.Sequential(
             nn.Conv2d(shape[0], self.channels, self.kernel), nn.MaxPool2d(2, padding=1), nn.ReLU(), nn.Flatten()
         )
@@ -59,10 +57,10 @@ class Convolutional:
 
 
 class Centered(nn.Module):
-    """Pixels from 0 to 1, brought around zero with about unit variance."""
+    """Pixels from 0 to 1, normalized to about zero mean and unit variance; gray images get three equal channels."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x - 0.45) / 0.225
+        return ((x - 0.45) / 0.225).expand(-1, 3, -1, -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +74,9 @@ class VGG:
 
     def build(self, shape: tuple[int, ...], num_classes: int, *, dropout: bool) -> nn.Sequential:
         check_vgg_shape(shape)
-        below = vgg16_convolutions(shape[0])
+        below = vgg16_convolutions()
         for layer in below:
-            if isinstance(layer, nn.Conv2d):  # as torchvision does, without which nothing is learned for long
+            if isinstance(layer, nn.Conv2d):  # torchvision's initialization; with torch's own, training stalls
                 nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
                 nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
         side = (shape[1] // VGG16_SIDE) * (shape[2] // VGG16_SIDE)
@@ -98,13 +96,8 @@ def check_vgg_shape(shape: tuple[int, ...]) -> None:
         )
 
 
-def vgg16_convolutions(channels: int = 3) -> nn.Sequential:
-    """The layers torchvision calls `vgg16().features`, in the same order, so that its weights fit."""
-    layers: list[nn.Module] = []
-    for width in VGG16:
-        if width == 0:
-            layers.append(nn.MaxPool2d(2))
-        else:
-            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(inplace=True)]
-            channels = width
-    return nn.Sequential(*layers)
+def vgg16_convolutions() -> nn.Sequential:
+    """`torchvision.models.vgg16().features`, without building the classifier of 120 million weights."""
+    from torchvision.models.vgg import cfgs, make_layers  # noqa: PLC0415, an extra
+
+    return make_layers(cfgs["D"])  # type: ignore[no-any-return]

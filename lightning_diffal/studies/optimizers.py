@@ -1,4 +1,4 @@
-"""The optimizers of the paper, as descriptions that can be printed, compared, and made."""
+"""The optimizers of the paper, as frozen descriptions: `repr` goes into the results."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class SGD:
 class Adam:
     lr: float
     halved_every: int | None = None
-    """Epochs after which the learning rate is halved, and again."""
+    """Halve the learning rate after every so many epochs."""
 
     def configure(self, parameters: Iterable[nn.Parameter]) -> Any:
         optimizer = torch.optim.Adam(parameters, self.lr, fused=True)

@@ -7,28 +7,30 @@ import lightning as L  # noqa: N812
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibrationError
 
 from lightning_diffal.studies.optimizers import SGD, Adam
 
-ACCURACY = "accuracy"
-AT_A_TIME = 64
+ACCURACY, CALIBRATION_ERROR = "accuracy", "calibration_error"
+STEPS_PER_BATCH = 64
 
 
 class Classifier(L.LightningModule):
-    """Cross entropy in training, exact accuracy over the whole test set in validation.
+    """Cross entropy in training; accuracy and calibration error over the whole test set in validation.
 
     With networks and batches as small as the paper's, the loops and hooks around a step cost more than the step
-    itself. So optimization is manual in Lightning's sense, and a batch of the loader is `AT_A_TIME` batches of
+    itself. So optimization is manual in Lightning's sense, and a batch of the loader is `STEPS_PER_BATCH` batches of
     training, one step after another: the same points in the same order, and the same weights.
 
     Args:
         batch_size: Points of a step.
     """
 
-    def __init__(self, layers: nn.Module, optimizer: SGD | Adam, batch_size: int) -> None:
+    def __init__(self, layers: nn.Module, optimizer: SGD | Adam, batch_size: int, num_classes: int) -> None:
         super().__init__()
         self.layers, self.optimizer, self.batch_size, self.automatic_optimization = layers, optimizer, batch_size, False
-        self.right = self.seen = 0
+        self.accuracy = MulticlassAccuracy(num_classes, average="micro", validate_args=False)
+        self.calibration_error = MulticlassCalibrationError(num_classes, validate_args=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layers(x)  # type: ignore[no-any-return]
@@ -48,22 +50,18 @@ class Classifier(L.LightningModule):
         if scheduler is not None:
             scheduler.step()
 
-    def on_validation_epoch_start(self) -> None:
-        self.right = self.seen = 0
-
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        self.right += int((self.layers(batch[0]).argmax(dim=1) == batch[1]).sum())
-        self.seen += len(batch[1])
-
-    def on_validation_epoch_end(self) -> None:
-        self.log(ACCURACY, self.right / self.seen)
+        logits = self.layers(batch[0])
+        self.accuracy.update(logits, batch[1])
+        self.calibration_error.update(logits.softmax(dim=1), batch[1])
+        self.log_dict({ACCURACY: self.accuracy, CALIBRATION_ERROR: self.calibration_error})
 
     def configure_optimizers(self) -> Any:
         return self.optimizer.configure(self.parameters())
 
 
-def quiet_trainer(epochs: int, folder: Path, callbacks: list[L.Callback]) -> L.Trainer:
-    """A Trainer that trains, looks at the test set after the last epoch, and draws and writes nothing."""
+def silent_trainer(epochs: int, folder: Path, callbacks: list[L.Callback]) -> L.Trainer:
+    """A Trainer that trains, validates on the test set after the last epoch, and prints and writes nothing."""
     return L.Trainer(
         accelerator="gpu" if torch.cuda.is_available() else "cpu",
         devices=1,

@@ -330,9 +330,7 @@ def test_an_object_that_does_not_inherit_keeps_what_it_declares():
     with pytest.raises(ValueError, match="not 60"):
         selector.check_pool(60)
     plain.check_pool(60)
-    with pytest.raises(
-        ValueError, match=r"as_selector\(selector='random'\): a selector or a function"
-    ):
+    with pytest.raises(ValueError, match=r"as_selector\(selector='random'\): a selector or a function"):
         as_selector("random")
 
 

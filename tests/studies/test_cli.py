@@ -7,16 +7,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lightning_diffal.studies import runner
+from lightning_diffal.studies import cli, worker_pool
 from lightning_diffal.studies.cli import main, parser, runs_of
-from lightning_diffal.studies.perform import perform
-from lightning_diffal.studies.results import Result, Round
-from tests.studies.toys import without_seconds, write_npz
+from lightning_diffal.studies.definitions import STUDIES
+from lightning_diffal.studies.execute import execute
+from lightning_diffal.studies.results import Result, Round, read_results
+from lightning_diffal.studies.summary_table import summary_table
+from tests.studies.small_studies import without_seconds, write_npz
 
 ROOT = Path(__file__).parents[2]
 STUDY = ["run", "checkerboard", "--pool", "60", "--first", "2", "--query-size", "2", "--budget", "20", "--test", "20"]
@@ -25,7 +28,7 @@ ROUND = Round(labels=4, accuracy=0.5, asked=[], reached=[], unreached=None, seco
 
 
 def started(arguments):
-    # Background jobs of a shell do not hear Ctrl-C; this one shall.
+    # Background jobs of a shell ignore Ctrl-C; this one shall not.
     return subprocess.Popen(
         [sys.executable, "-m", "lightning_diffal.studies.cli", *arguments],
         cwd=ROOT,
@@ -57,7 +60,7 @@ def gone(pid, patience=20):
 def test_stopped_in_the_middle_and_started_again_it_comes_to_the_same(tmp_path):
     stopped, whole = ([*TWO, "--workers", "1", "--out", str(tmp_path / name)] for name in ("stopped", "whole"))
     runs = runs_of(parser().parse_args(stopped))
-    ledger = runs[0].memory / "rounds.jsonl"
+    ledger = runs[0].run_folder / "rounds.jsonl"
     process = started(stopped)
     while process.poll() is None and not (ledger.exists() and len(ledger.read_text().splitlines()) > 2):
         time.sleep(0.01)
@@ -65,29 +68,29 @@ def test_stopped_in_the_middle_and_started_again_it_comes_to_the_same(tmp_path):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "The same command goes on where it was" in errors
+    assert "The same command continues from here" in errors
     assert "Traceback" not in errors
     assert workers
     assert all(map(gone, workers))
     rounds = ledger.read_text().splitlines(keepends=True)
     assert 2 < len(rounds) < 10, "it was stopped in the middle"
-    assert not list((tmp_path / "stopped").glob("checkerboard/*")), "nothing half is there"
+    assert not list((tmp_path / "stopped").glob("checkerboard/*")), "no partial result"
 
-    # Of the two runs that are left, one cannot go on: the other shall not suffer, and the exit code shall tell.
-    broken = runs[1].memory
+    # One of the two remaining runs cannot continue: the other finishes, and the exit code is 1.
+    broken = runs[1].run_folder
     broken.mkdir(parents=True)
     (broken / "rounds.jsonl").write_text("this is no ledger\n")
     process = started(stopped)
-    table, errors = process.communicate(timeout=120)
+    table, errors = process.communicate(timeout=200)
     assert process.returncode == 1
     assert re.search(r"Failed: checkerboard, random, seed 0: .*this is no JSON", errors)
     assert "| diffusion" in table
     assert "| random" not in table
     assert "9/18" in errors, "the bar counts fits"
-    assert not runs[0].memory.exists()
+    assert not runs[0].run_folder.exists()
 
     undisturbed = runs_of(parser().parse_args(whole))
-    assert without_seconds(perform(undisturbed[0])) == without_seconds(runs[0].result)
+    assert without_seconds(execute(undisturbed[0])) == without_seconds(runs[0].result)
     assert [json.loads(line)["indices"] for line in rounds[1:]] == [
         step.asked for step in Result.read(runs[0].result).rounds[: len(rounds) - 1]
     ]
@@ -100,17 +103,18 @@ def test_what_has_a_result_is_not_run_again(tmp_path, monkeypatch, capsys):
             study="checkerboard", selector=run.selector, seed=0, settings=run.settings, initial=[], rounds=[ROUND]
         ).write(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.json")}
-    monkeypatch.setattr(runner, "Member", None)
+    monkeypatch.setattr(worker_pool, "Worker", None)
     assert main(command) == 0
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.json")} == before
     assert "| random" in capsys.readouterr().out
 
 
-def test_two_processes_are_never_at_one_run(tmp_path):
+def test_two_processes_never_execute_one_run(tmp_path):
     run = runs_of(parser().parse_args([*TWO, "--out", str(tmp_path)]))[0]
-    with runner.alone(run), pytest.raises(RuntimeError, match="another process is at it"), runner.alone(run):
+    refused = pytest.raises(RuntimeError, match="another process is executing this run")
+    with worker_pool.locked(run), refused, worker_pool.locked(run):
         pass
-    with runner.alone(run):
+    with worker_pool.locked(run):
         pass
 
 
@@ -139,25 +143,30 @@ def test_another_data_set_is_a_study_of_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["checkerboard", "--selector", "best"], "--selector best: there is no such selector. There are diffusion"),
-        (["checkerboard", "--seeds", "0"], "--seeds 0: a whole number of at least 1"),
+        (["checkerboard", "--selector", "best"], "--selector best: there is no such selector. Available: diffusion"),
+        (["checkerboard", "--seeds", "0"], "--seeds 0: an integer of at least 1"),
         (["checkerboard", "--workers", "-1"], "--workers -1"),
         (["checkerboard", "--query-size", "0"], "--query-size 0"),
-        (["checkerboard", "--budget", "3"], "--budget 3: the first labels are 8 already"),
-        (["checkerboard", "--shrink-below", "1.5"], "--shrink-below 1.5: a share of the pool in [0, 1]"),
-        (["checkerboard", "--dataset", "mnist"], "--dataset mnist: the checkerboard is drawn"),
-        (["mnist-fc", "--squares", "4"], "--squares 4: this is a number of the checkerboard"),
+        (["checkerboard", "--budget", "3"], "--budget 3: there are 8 initial labels already"),
+        (["checkerboard", "--shrink-below", "1.5"], "--shrink-below 1.5: a fraction of the pool in [0, 1]"),
+        (["checkerboard", "--dataset", "mnist"], "--dataset mnist: the checkerboard is generated"),
+        (["mnist-fc", "--squares", "4"], "--squares 4: this is an option of the checkerboard"),
         (["mnist-fc", "--data", "NOWHERE"], "--data NOWHERE: there is no such folder. It should hold mnist.npz"),
         (["mnist-fc", "--data", "DATA", "--dataset", "letters"], "--dataset letters: there is no"),
+        (["mnist-fc", "--data", "DATA/in", "--dataset", "../rows"], "--dataset ../rows: a name of letters, digits"),
+        (["mnist-fc", "--data", "DATA", "--dataset", "DATA/rows"], "a name of letters, digits"),
+        (["mnist-fc", "--data", "DATA", "--dataset", ".."], "--dataset ..: a name of letters, digits"),
+        (["mnist-fc", "--data", "DATA", "--dataset", "a\\b"], "a name of letters, digits"),
         (["mnist-fc", "--data", "DATA", "--dataset", "wrong"], "wrong.npz: y_train"),
         (["mnist-fc", "--data", "DATA", "--dataset", "rows"], "--pool 10000: rows has 60 training points"),
         (["mnist-conv", "--data", "DATA", "--dataset", "rows", "--pool", "60", "--budget", "30"], "shape (6,)"),
     ],
 )
-def test_what_was_asked_wrongly_is_named_without_a_traceback(tmp_path, capsys, arguments, words):
+def test_wrong_arguments_are_named_without_a_traceback(tmp_path, capsys, arguments, words):
     write_npz(tmp_path, "rows")
     write_npz(tmp_path, "wrong", y_train=np.zeros(5, int))
-    arguments = [str(tmp_path) if argument == "DATA" else argument for argument in arguments]
+    (tmp_path / "in").mkdir()
+    arguments = [argument.replace("DATA", str(tmp_path)) for argument in arguments]
     assert main(["run", *arguments, "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
     assert words in said
@@ -174,3 +183,20 @@ def test_a_study_that_is_not_there_names_those_that_are(capsys):
 def test_a_report_on_nothing_is_refused(tmp_path, capsys):
     assert main(["report", str(tmp_path / "nowhere")]) == 2
     assert "there is no such folder" in capsys.readouterr().err
+
+
+def test_the_demo_is_a_table_a_verdict_and_a_report(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "DEMO_SELECTORS", ("diffusion", "random"))
+    monkeypatch.setattr(cli, "DEMO_SEEDS", 2)
+    small = replace(STUDIES["digits"], epochs=1, budget=20)
+    monkeypatch.setitem(STUDIES, "digits", small)
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    results = read_results(tmp_path)
+    assert sorted((run.selector, run.seed) for run in results) == [
+        (n, s) for n in ("diffusion", "random") for s in (0, 1)
+    ]
+    assert summary_table(results) in printed
+    assert "Digits (10 to 20 labels, 2 seeds): " in printed
+    assert printed.rstrip().endswith(f"Report: {tmp_path / 'report' / 'report.html'}")
+    assert (tmp_path / "report" / "digits-accuracy.png").stat().st_size > 10_000

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_diffal.studies.data import checkerboard, draw_pool, load, on_the_board
-from tests.studies.toys import write_npz
+from lightning_diffal.studies.data import board_coordinates, checkerboard, draw_pool, load
+from tests.studies.small_studies import write_npz
 
 
 def test_images_of_every_layout_become_channels_first_from_0_to_1(tmp_path):
@@ -49,6 +49,18 @@ def test_data_that_is_not_there_names_what_is(tmp_path):
     write_npz(tmp_path, "digits")
     with pytest.raises(ValueError, match=r"--dataset letters.*there is digits; torchvision downloads mnist"):
         load("letters", tmp_path)
+
+
+def test_digits_are_scikit_learns_and_split_without_overlap(tmp_path):
+    from sklearn.datasets import load_digits
+
+    source = load("digits", tmp_path)
+    assert (len(source.train), len(source.test)) == (1297, 500)
+    rows = torch.cat([source.train.x, source.test.x]).mul(16).round().tolist()
+    labels = torch.cat([source.train.targets, source.test.targets]).tolist()
+    x, y = load_digits(return_X_y=True)
+    assert sorted(zip(rows, labels, strict=True)) == sorted(zip(x.tolist(), y.tolist(), strict=True))
+    assert load("digits", tmp_path).digest == source.digest
 
 
 def test_without_a_file_torchvision_downloads_and_gives_the_same_points(tmp_path, monkeypatch):
@@ -111,7 +123,7 @@ def test_a_pool_that_cannot_be_drawn_says_what_would_do(tmp_path):
 
 def test_neighboring_squares_of_the_board_have_other_colors():
     points = checkerboard(4_000, 4, 0)
-    places = on_the_board(points.x, 4)
+    places = board_coordinates(points.x, 4)
     assert 0 <= float(places.min()) < 0.01
     assert 0.99 < float(places.max()) <= 1
     rows, columns = (np.floor(4 * places.numpy()[:, axis]).astype(int) for axis in (0, 1))

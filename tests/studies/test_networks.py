@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from lightning_diffal.studies.studies import STUDIES
+from lightning_diffal.studies.definitions import STUDIES
 
 SHAPES = {
     "checkerboard": (2,),
@@ -10,6 +10,7 @@ SHAPES = {
     "mnist-conv": (1, 28, 28),
     "cifar10": (512,),
     "svhn": (3, 32, 32),
+    "digits": (64,),
 }
 # Weights of all Linear and Conv2d layers, counted by hand from appendix A.
 WEIGHTS = {
@@ -18,6 +19,7 @@ WEIGHTS = {
     "mnist-conv": 16 * 25 + (16 * 13 * 13) * 20 + 20 * 20 + 20 * 10,
     "cifar10": 512 * 512 + 512 * 20 + 20 * 10,
     "svhn": 14_710_464 + 512 * 512 + 512 * 512 + 512 * 10,
+    "digits": 64 * 100 + 100 * 50 + 50 * 10,
 }
 
 
@@ -47,6 +49,13 @@ def test_dropout_stands_after_each_hidden_layer_and_changes_no_weight(name):
     assert kinds == [nn.Linear, nn.Dropout, nn.Linear, nn.Dropout, nn.Linear]
     for ours, theirs in zip(plain.parameters(), dropping.parameters(), strict=True):
         assert torch.equal(ours, theirs)
+
+
+def test_vgg_takes_gray_images_as_three_equal_channels():
+    network = built("svhn").eval()
+    gray = torch.rand(2, 1, 32, 32)
+    assert torch.equal(network(gray), network(gray.expand(-1, 3, -1, -1)))
+    assert not torch.equal(network(gray)[0], network(gray)[1])
 
 
 def test_a_network_for_images_refuses_rows_of_numbers():

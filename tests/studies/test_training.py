@@ -11,7 +11,7 @@ from lightning_diffal.studies.training import Classifier
 def test_a_large_batch_is_trained_in_small_ones_in_their_order():
     torch.manual_seed(0)
     x, y = torch.randn(7, 4), torch.tensor([0, 1, 2, 0, 1, 2, 0])
-    model, plain = Classifier(nn.Linear(4, 3), SGD(lr=0.1, momentum=0.9), batch_size=3), nn.Linear(4, 3)
+    model, plain = Classifier(nn.Linear(4, 3), SGD(lr=0.1, momentum=0.9), batch_size=3, num_classes=3), nn.Linear(4, 3)
     plain.load_state_dict(model.layers.state_dict())
     model.steps, steps = model.configure_optimizers(), SGD(lr=0.1, momentum=0.9).configure(plain.parameters())
     before = plain.weight.detach().clone()

@@ -1,5 +1,5 @@
-"""Result files -> one self-contained page and its pictures."""
+"""Result files -> one self-contained HTML page and PNG figures."""
 
-from lightning_diffal.studies.report.page import report_on
+from lightning_diffal.studies.report.page import verdicts, write_report
 
-__all__ = ["report_on"]
+__all__ = ["verdicts", "write_report"]

@@ -1,12 +1,19 @@
 """Differences to one selector, paired by seed: a point and its interval in each row."""
 
-from collections.abc import Mapping
-
-from lightning_diffal.studies.report.bars import WIDTH, shortened
-from lightning_diffal.studies.report.markup import Markup, element, joined
+from lightning_diffal.studies.report.charts import (
+    Axis,
+    Chart,
+    Line,
+    Points,
+    Tick,
+    row_axis,
+    row_height,
+    signed_tick_label,
+    ticks,
+)
 from lightning_diffal.studies.report.sections import Section, Series
 from lightning_diffal.studies.report.statistics import Interval, area, paired_difference
-from lightning_diffal.studies.report.svg import Frame, drawing, hue_class, line, markers, text, tick_label, ticks
+from lightning_diffal.studies.report.style import Style
 
 
 def areas(series: Series) -> dict[int, float]:
@@ -23,30 +30,31 @@ def differences_to(section: Section, reference: Series) -> dict[str, Interval]:
     return dict(sorted(known.items(), key=lambda item: -item[1].mean))
 
 
-def difference_chart(section: Section, differences: Mapping[str, Interval], reference: str, name: str) -> Markup:
-    row, left, top = 26.0, 145.0, 28.0
-    bottom = top + row * len(differences)
+def difference_chart(section: Section, reference: Series) -> Chart:
+    differences = differences_to(section, reference)
+    order = {one.name: index for index, one in enumerate(section.series)}
+    marks: list[Line | Points] = []
+    for row, (name, interval) in enumerate(differences.items()):
+        index, y = order[name], row + 0.5
+        style = section.series[index].style
+        if interval.half is not None:
+            whisker = [interval.low, interval.high]
+            marks.append(Line(x=whisker, y=[y, y], style=Style(style.hue), series=index))
+        marks.append(Points(x=[interval.mean], y=[y], style=style, size=4.2, series=index))
     low = min(0.0, *(interval.low for interval in differences.values()))
     high = max(0.0, *(interval.high for interval in differences.values()))
-    pad = (high - low) * 0.05 or 0.01
-    frame = Frame(left=left, right=WIDTH - 14, top=top, bottom=bottom, across=(low - pad, high + pad), up=(0, 1))
-    parts = [text(0, 14, f"mean accuracy over the rounds, less {shortened(reference)}’s", "start", class_="title")]
-    for value in ticks(*frame.across, 5):
-        parts.append(line(frame.x(value), top, frame.x(value), bottom, "axis" if abs(value) < 1e-12 else "grid"))
-        parts.append(text(frame.x(value), bottom, signed_tick(value), dy="1.4em"))
-    order = {one.name: place for place, one in enumerate(section.series)}
-    for place, (selector, interval) in enumerate(differences.items()):
-        y = top + row * (place + 0.5)
-        look = section.series[order[selector]].look
-        whisker = line(frame.x(interval.low), y, frame.x(interval.high), y, "line")
-        body = joined(
-            text(left - 8, y, shortened(selector), "end", dominant_baseline="central"),
-            whisker if interval.half is not None else "",
-            markers([(frame.x(interval.mean), y)], look, 4.2),
-        )
-        parts.append(element("g", body, class_=f"{hue_class(look)} series-{order[selector]}"))
-    return drawing(WIDTH, bottom + 26, name, joined(*parts))
-
-
-def signed_tick(value: float) -> str:
-    return "0" if abs(value) < 1e-12 else f"{'+' if value > 0 else '−'}{tick_label(abs(value))}"
+    margin = (high - low) * 0.05 or 0.01
+    low, high = low - margin, high + margin
+    return Chart(
+        title=f"{section.title}: difference to {reference.name}",
+        x=Axis(
+            low=low,
+            high=high,
+            label=f"mean accuracy over the rounds, minus that of {reference.name}",
+            ticks=[Tick(value=value, label=signed_tick_label(value)) for value in ticks(low, high, 5)],
+        ),
+        y=row_axis(list(differences), [order[name] for name in differences]),
+        marks=marks,
+        height=row_height(len(differences)),
+        rows=True,
+    )

@@ -1,4 +1,4 @@
-"""Results put side by side: only those of one study with the same settings, the same rounds and known seeds."""
+"""Which results are compared: those of one study with the same settings and the same label counts."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lightning_diffal.studies.report.look import Look, look_of, rank
+from lightning_diffal.studies.report.style import Style, rank, style_of
 from lightning_diffal.studies.results import Result
 
 TITLES = {
@@ -17,9 +17,10 @@ TITLES = {
     "mnist-conv": "MNIST, convolutional",
     "cifar10": "CIFAR-10",
     "svhn": "SVHN",
+    "digits": "Digits",
 }
 OWN = "selector"
-"""The one setting that may differ between runs that are compared: the selector and its parameters."""
+"""The one setting that may differ between compared runs: the selector and its parameters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,20 +37,20 @@ class Series:
         return sorted(self.runs)
 
     @property
-    def look(self) -> Look:
-        return look_of(self.selector, self.name)
+    def style(self) -> Style:
+        return style_of(self.selector, self.name)
 
     def accuracies(self, seed: int) -> list[float]:
         return [step.accuracy for step in self.runs[seed].rounds]
 
-    def at(self, place: int) -> list[float]:
+    def at(self, index: int) -> list[float]:
         """The accuracy of every seed in one round."""
-        return [self.runs[seed].rounds[place].accuracy for seed in self.seeds]
+        return [self.runs[seed].rounds[index].accuracy for seed in self.seeds]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """What may be compared: one study, one set of settings, the same label counts in every run."""
+    """One study with one set of settings, the same label counts in every run; a section of the page."""
 
     study: str
     slug: str
@@ -60,7 +61,7 @@ class Section:
     notices: list[str]
 
     def named(self, selector: str) -> Series | None:
-        """The series of a selector; of several, the one with most seeds."""
+        """The series of a selector; of several, the one with the most seeds."""
         found = [one for one in self.series if one.selector == selector]
         return max(found, key=lambda one: len(one.runs)) if found else None
 
@@ -74,16 +75,16 @@ class Section:
 
     @property
     def beyond(self) -> int:
-        """The least labels a run would need that misses a target: one query more than there were."""
+        """A lower bound on the labels that a run which misses a target would need: one more query."""
         step = self.labels[-1] - self.labels[-2] if len(self.labels) > 1 else int(self.settings.get("query_size", 1))
         return self.labels[-1] + step
 
 
 def sections_of(results: Sequence[Result]) -> list[Section]:
-    """The known studies first, in the order of the paper; within one, the settings with most runs."""
+    """The known studies first, in the order of the paper; within one, the settings with the most runs."""
     studies: dict[str, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
-        refuse_bad_numbers(result)
+        check_result(result)
         studies[result.study][canonical(shared_settings(result))].append(result)
     order = [study for study in TITLES if study in studies] + sorted(studies.keys() - TITLES.keys())
     sections: list[Section] = []
@@ -97,7 +98,7 @@ def sections_of(results: Sequence[Result]) -> list[Section]:
             section = section_of(study, slug, title, settings, runs)
             sections.extend([section] if section else [])
     if not sections:
-        raise ValueError(f"None of the {len(results)} results has a round to show.")
+        raise ValueError(f"None of the {len(results)} results has a round.")
     return sections
 
 
@@ -108,30 +109,30 @@ def section_of(study: str, slug: str, title: str, settings: dict[str, Any], runs
     labels = max(grids, key=lambda grid: (grids[grid], len(grid), grid))
     kept = [run for run in runs if tuple(step.labels for step in run.rounds) == labels]
     notices = [
-        f"Left out: {run.selector} with seed {run.seed}, which has {described(run)} where the others have "
+        f"Left out: {run.selector} with seed {run.seed}, which has {described(run)}; the others have "
         f"{len(labels)} from {labels[0]} to {labels[-1]} labels."
         for run in runs
         if tuple(step.labels for step in run.rounds) != labels
     ]
     series = series_of(kept)
-    everyone = {seed for one in series for seed in one.runs}
+    all_seeds = {seed for one in series for seed in one.runs}
     notices += [
-        f"{one.name} lacks {plural('seed', sorted(everyone - one.runs.keys()))}: its own mean is over fewer seeds than "
-        "others', paired differences are over the seeds both have."
+        f"{one.name} lacks {plural('seed', sorted(all_seeds - one.runs.keys()))}: its mean is over fewer seeds, "
+        "and its paired differences are over the shared ones."
         for one in series
-        if everyone - one.runs.keys()
+        if all_seeds - one.runs.keys()
     ]
     unequal = [
-        seed for seed in sorted(everyone) if len({tuple(sorted(run.initial)) for run in kept if run.seed == seed}) > 1
+        seed for seed in sorted(all_seeds) if len({tuple(sorted(run.initial)) for run in kept if run.seed == seed}) > 1
     ]
     if unequal:
-        raise ValueError(f"{study}: the runs of {plural('seed', unequal)} do not start from the same first labels.")
+        raise ValueError(f"{study}: the runs of {plural('seed', unequal)} do not have the same initial labels.")
     versions: dict[str, set[str]] = defaultdict(set)
     for run in kept:
         for name, version in run.versions.items():
             versions[name].add(version)
     notices += [
-        f"The runs were made with {name} {' and '.join(sorted(found))}."
+        f"The runs used {name} {' and '.join(sorted(found))}."
         for name, found in sorted(versions.items())
         if len(found) > 1
     ]
@@ -147,12 +148,12 @@ def section_of(study: str, slug: str, title: str, settings: dict[str, Any], runs
 
 
 def series_of(runs: Iterable[Result]) -> list[Series]:
-    """One for each selector and each set of its parameters, in the order of the palette."""
+    """One for each selector and each set of its parameters, in the order of `style.STYLES`."""
     found: dict[tuple[str, str], dict[int, Result]] = defaultdict(dict)
     for run in runs:
         seeds = found[run.selector, canonical(run.settings.get(OWN))]
         if run.seed in seeds:
-            raise ValueError(f"{run.study}: {run.selector} with seed {run.seed} is there twice with the same settings.")
+            raise ValueError(f"{run.study}: {run.selector} with seed {run.seed} occurs twice with the same settings.")
         seeds[run.seed] = run
     variants = Counter(selector for selector, _ in found)
     series = [
@@ -162,13 +163,13 @@ def series_of(runs: Iterable[Result]) -> list[Series]:
     return sorted(series, key=lambda one: (rank(one.selector), one.name))
 
 
-def refuse_bad_numbers(result: Result) -> None:
-    for place, step in enumerate(result.rounds, start=1):
+def check_result(result: Result) -> None:
+    for index, step in enumerate(result.rounds, start=1):
         if not (math.isfinite(step.accuracy) and 0 <= step.accuracy <= 1):
-            raise ValueError(f"{result.path}: round {place} has accuracy {step.accuracy}, which is no share.")
+            raise ValueError(f"{result.path}: round {index} has accuracy {step.accuracy}, outside [0, 1].")
         if len(step.asked) != len(step.reached):
             raise ValueError(
-                f"{result.path}: round {place} asks {len(step.asked)} points, reached has {len(step.reached)}."
+                f"{result.path}: round {index} queries {len(step.asked)} points, but reached has {len(step.reached)}."
             )
 
 

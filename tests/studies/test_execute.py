@@ -6,38 +6,39 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lightning_diffal.studies.named_selectors import OF_THE_PAPER, SELECTORS
+from lightning_diffal.studies.definitions import STUDIES
+from lightning_diffal.studies.execute import execute
 from lightning_diffal.studies.networks import FullyConnected
 from lightning_diffal.studies.optimizers import SGD, Adam
-from lightning_diffal.studies.perform import perform
-from lightning_diffal.studies.runs import draw_data
-from lightning_diffal.studies.studies import STUDIES
-from tests.studies.toys import BOARD, one_run, read, without_seconds, write_npz, write_vgg
+from lightning_diffal.studies.run_spec import pool_and_test_set
+from lightning_diffal.studies.selector_registry import PAPER_SELECTORS, SELECTORS
+from lightning_diffal.studies.training import Classifier
+from tests.studies.small_studies import BOARD, one_run, read, without_seconds, write_npz, write_vgg
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Lightning, about small runs
 
 
-def first_weights(run, told):
-    """Perform a run, and the weights it started from."""
+def first_weights(run, finished):
+    """Execute a run; its result and the weights it started from."""
     found = []
 
-    def look(rounds):
-        told.append(rounds)
+    def progress(rounds):
+        finished.append(rounds)
         if not found:
-            found.append(torch.load(run.memory / "untrained.ckpt", weights_only=False)["state_dict"])
+            found.append(torch.load(run.run_folder / "untrained.ckpt", weights_only=False)["state_dict"])
 
-    return perform(run, look), found[0]
+    return execute(run, progress), found[0]
 
 
 def test_all_selectors_of_a_seed_share_first_labels_weights_and_data(tmp_path):
     results, weights = {}, {}
     for name in SELECTORS:
-        told = []
-        path, weights[name] = first_weights(one_run(BOARD, name, tmp_path), told)
+        finished = []
+        path, weights[name] = first_weights(one_run(BOARD, name, tmp_path), finished)
         results[name] = read(path)
-        assert told[0] == 0
-        assert told[-1] == 3
-        assert told == sorted(told)
+        assert finished[0] == 0
+        assert finished[-1] == 3
+        assert finished == sorted(finished)
     for name, result in results.items():
         assert result.initial == results["diffusion"].initial, name
         assert [step.labels for step in result.rounds] == [4, 8, 12]
@@ -49,26 +50,34 @@ def test_all_selectors_of_a_seed_share_first_labels_weights_and_data(tmp_path):
     plain = [result for name, result in results.items() if "dropout" not in name and name != "bald"]
     assert len({result.rounds[0].accuracy for result in plain}) == 1
     assert len({tuple(result.rounds[0].asked) for result in plain}) > 5, "and the choices are each their own"
-    assert len(OF_THE_PAPER) == 8
+    assert len(PAPER_SELECTORS) == 8
     assert not list((tmp_path / ".runs").glob("*/*")), "no ledger is left behind"
 
 
-def test_accuracy_is_that_of_the_trained_network_on_the_whole_test_set(tmp_path, monkeypatch):
+def test_accuracy_and_calibration_are_those_of_the_trained_network_on_the_whole_test_set(tmp_path, monkeypatch):
     study = replace(BOARD, budget=4, batch_of_pool=7)  # 20 test points in batches of 7, 7 and 6
     run, kept = one_run(study, "random", tmp_path), tmp_path / "kept.ckpt"
     monkeypatch.setattr(shutil, "rmtree", lambda folder: shutil.copy(folder / "trained-1.ckpt", kept))
-    accuracy = read(perform(run)).rounds[0].accuracy
+    measured = read(execute(run)).rounds[0]
     network = study.network.build((2,), 2, dropout=False)
     weights = torch.load(kept, weights_only=False)["state_dict"]
     network.load_state_dict({name.removeprefix("layers."): value for name, value in weights.items()})
-    _, test = draw_data(study, 0, tmp_path)
-    right = sum(int(network(x[None]).argmax()) == int(y) for x, y in zip(test.x, test.targets, strict=True))
-    assert accuracy == right / 20
+    _, test = pool_and_test_set(study, 0, tmp_path)
+    with torch.no_grad():
+        outputs = torch.cat([network(x[None]) for x in test.x]).softmax(dim=1).double()
+    confidence, predicted = outputs.max(dim=1)
+    correct = (predicted == test.targets).double()
+    assert measured.accuracy == float(correct.mean())
+    gaps = [
+        abs(float((confidence[members] - correct[members]).sum()))
+        for members in ((confidence * 15).floor() == place for place in range(16))
+    ]
+    assert measured.calibration_error == pytest.approx(sum(gaps) / 20, abs=1e-5)
 
 
-def test_labeled_points_are_told_where_they_lie(tmp_path):
-    result = read(perform(one_run(BOARD, "random", tmp_path)))
-    pool, _ = draw_data(BOARD, 0, tmp_path)
+def test_results_hold_the_coordinates_of_labeled_points(tmp_path):
+    result = read(execute(one_run(BOARD, "random", tmp_path)))
+    pool, _ = pool_and_test_set(BOARD, 0, tmp_path)
     labeled = result.initial + [index for step in result.rounds for index in step.asked]
     assert sorted(map(int, result.points)) == sorted(labeled)
     for index in labeled:
@@ -82,11 +91,11 @@ def test_other_seeds_are_other_pools_labels_and_weights(tmp_path):
     )
     assert read(results[0]).initial != read(results[1]).initial
     assert not torch.equal(weights[0]["layers.0.weight"], weights[1]["layers.0.weight"])
-    assert not torch.equal(draw_data(BOARD, 0, tmp_path)[0].x, draw_data(BOARD, 1, tmp_path)[0].x)
+    assert not torch.equal(pool_and_test_set(BOARD, 0, tmp_path)[0].x, pool_and_test_set(BOARD, 1, tmp_path)[0].x)
 
 
 def test_the_same_run_twice_comes_to_the_same(tmp_path):
-    paths = [perform(one_run(BOARD, "dropout-entropy", tmp_path / place)) for place in "ab"]
+    paths = [execute(one_run(BOARD, "dropout-entropy", tmp_path / place)) for place in "ab"]
     assert without_seconds(paths[0]) == without_seconds(paths[1])
 
 
@@ -94,26 +103,40 @@ def test_any_data_set_runs_with_a_network_of_the_paper(tmp_path):
     write_npz(tmp_path, "fashion", n=90, shape=(12, 10))
     small = {"dataset": "fashion", "pool": 60, "first": 1, "query_size": 5, "budget": 8, "epochs": 1}
     for name in ("mnist-fc", "mnist-conv"):
-        result = read(perform(one_run(replace(STUDIES[name], **small), "diffusion", tmp_path)))
+        result = read(execute(one_run(replace(STUDIES[name], **small), "diffusion", tmp_path)))
         assert [step.labels for step in result.rounds] == [3, 8]
         assert result.settings["num_classes"] == 3
         assert not result.points
 
 
-def test_features_are_trained_on_with_dropout_and_a_falling_rate(tmp_path):
+def test_cifar10_trains_on_features_with_dropout_and_a_falling_learning_rate(tmp_path, monkeypatch):
     write_npz(tmp_path, "cifar10", n=40, shape=(32, 32, 3))
     write_vgg(tmp_path)
-    study = replace(STUDIES["cifar10"], pool=40, first=1, query_size=5, budget=8, epochs=2, passes=2, neighbors=5)
+    optimizer = replace(STUDIES["cifar10"].optimizer, halved_every=2)
+    numbers = {"pool": 40, "first": 1, "query_size": 5, "budget": 8, "epochs": 5, "passes": 2, "neighbors": 5}
+    study = replace(STUDIES["cifar10"], optimizer=optimizer, **numbers)
+    rates, modules, widths = [], [], []
+
+    def record(self):
+        rates.append(self.steps.param_groups[0]["lr"])
+        modules.extend(type(layer) for layer in self.layers)
+        widths.append(self.layers[0].in_features)
+
+    monkeypatch.setattr(Classifier, "on_train_epoch_start", record)
     for name in ("diffusion", "dropout-uncertainty"):
-        assert [step.labels for step in read(perform(one_run(study, name, tmp_path))).rounds] == [3, 8]
+        assert [step.labels for step in read(execute(one_run(study, name, tmp_path))).rounds] == [3, 8]
+    fits = [rates[start : start + 5] for start in range(0, 20, 5)]
+    assert fits == [pytest.approx([3e-4, 3e-4, 1.5e-4, 1.5e-4, 0.75e-4])] * 4, "every fit starts at the full rate"
+    assert modules.count(torch.nn.Dropout) == 2 * 20
+    assert set(widths) == {512}, "features, not pixels"
 
 
 def test_vgg_is_trained_from_scratch_and_starts_softly_after_its_first_query(tmp_path):
     write_npz(tmp_path, "svhn", n=12, shape=(32, 32, 3), classes=2)
     study = replace(STUDIES["svhn"], pool=12, first=1, query_size=1, budget=4, epochs=1, neighbors=2, steps=1)
-    result = read(perform(one_run(study, "diffusion", tmp_path)))
+    result = read(execute(one_run(study, "diffusion", tmp_path)))
     assert result.rounds[0].unreached > 0
-    assert result.rounds[1].unreached == 0, "every point starts with what the network says of it"
+    assert result.rounds[1].unreached == 0, "every point starts with the network's prediction"
 
 
 def test_the_learning_rate_is_halved_as_often_as_the_paper_says():
@@ -134,7 +157,7 @@ def test_training_is_what_a_plain_loop_over_the_same_batches_would_be(tmp_path, 
     monkeypatch.setattr(shutil, "rmtree", lambda folder: shutil.copy(folder / "trained-1.ckpt", kept))
     path, start = first_weights(run, [])
     labeled = read(path).initial
-    pool, _ = draw_data(study, 0, tmp_path)
+    pool, _ = pool_and_test_set(study, 0, tmp_path)
     network = study.network.build((2,), 2, dropout=False)
     network.load_state_dict({name.removeprefix("layers."): value for name, value in start.items()})
     velocity = [torch.zeros_like(part) for part in network.parameters()]

@@ -1,4 +1,4 @@
-"""What is to be run: a study with one selector and one seed, and all that decides its outcome. Needs no Lightning."""
+"""A run: a study with one selector and one seed, and everything that determines its outcome. Needs no Lightning."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ import torch
 
 from lightning_diffal.pool.randomness import seed_of
 from lightning_diffal.studies.data import Points, Source, checkerboard, draw_pool, load
-from lightning_diffal.studies.features import frozen
-from lightning_diffal.studies.named_selectors import SELECTORS
+from lightning_diffal.studies.definitions import Study
 from lightning_diffal.studies.results import result_path
-from lightning_diffal.studies.studies import Study
+from lightning_diffal.studies.selector_registry import SELECTORS
+from lightning_diffal.studies.vgg_features import load_features
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Everything that one process needs to know of a run."""
+    """Everything a worker process needs to execute a run."""
 
     study: Study
     selector: str
@@ -28,12 +28,12 @@ class Run:
 
     @property
     def result(self) -> Path:
-        """Where its result will be."""
+        """The result file, written at the end."""
         return self.out / result_path(self.study.name, self.selector, self.seed, self.settings)
 
     @property
-    def memory(self) -> Path:
-        """Where its ledger is until then."""
+    def run_folder(self) -> Path:
+        """The folder of the ledger and checkpoints until then."""
         return self.out / ".runs" / self.study.name / self.result.stem
 
     @property
@@ -45,15 +45,15 @@ class Run:
 
 
 def plan(study: Study, selectors: Sequence[str], seeds: Sequence[int], data: Path, out: Path) -> list[Run]:
-    """All runs of a study, refused here if they could not be run. Frozen features are computed now.
+    """All runs of a study; settings that cannot work are refused here. Frozen features are computed now.
 
-    Seeds are outermost: whenever the runs are stopped, all selectors have had the same ones.
+    Seeds are outermost: whenever the runs are stopped, all selectors have the same ones.
     """
     common: dict[str, Any] = {"num_classes": 2}
     if study.squares is None:
-        source = source_of(study, data)
+        source = load_source(study, data)
         draw_pool(source, study.pool, seeds[0])
-        with torch.device("meta"):  # the shape alone is tried
+        with torch.device("meta"):  # checks the shape without allocating weights
             study.network.build(tuple(source.train.x.shape[1:]), source.num_classes, dropout=False)
         common = {"num_classes": source.num_classes, "data": source.digest}
     study.check(common["num_classes"])
@@ -65,14 +65,14 @@ def plan(study: Study, selectors: Sequence[str], seeds: Sequence[int], data: Pat
     ]
 
 
-def source_of(study: Study, data: Path) -> Source:
-    return frozen(study.dataset, data) if study.features else load(study.dataset, data)
+def load_source(study: Study, data: Path) -> Source:
+    return (load_features if study.features else load)(study.dataset, data)
 
 
-def draw_data(study: Study, seed: int, data: Path) -> tuple[Points, Points]:
+def pool_and_test_set(study: Study, seed: int, data: Path) -> tuple[Points, Points]:
     """The pool and the test set of a seed, the same for every selector."""
     if study.squares is not None:
         pool = checkerboard(study.pool, study.squares, seed_of(seed, 0))
         return pool, checkerboard(study.test or 1, study.squares, seed_of(seed, 1))
-    source = source_of(study, data)
+    source = load_source(study, data)
     return draw_pool(source, study.pool, seed), source.test

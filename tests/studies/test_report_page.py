@@ -1,15 +1,15 @@
-"""The page can be read by everyone, everywhere: without eyes, without colours, in the dark, offline."""
+"""The page can be read by everyone, everywhere: without eyes, without colors, in the dark, offline."""
 
 import itertools
 import re
 
 import pytest
 
-from lightning_diffal.studies.report.look import DARK, LIGHT, LOOKS, PAPER, look_of
 from lightning_diffal.studies.report.page import page
 from lightning_diffal.studies.report.sections import sections_of
-from tests.studies.made_up import results_of
-from tests.studies.page_tree import parse
+from lightning_diffal.studies.report.style import DARK, DARK_PAGE, LIGHT, LIGHT_PAGE, STYLES, style_of
+from tests.studies.html_tree import parse
+from tests.studies.synthetic_results import results_of
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_the_page_needs_nothing_beside_itself(html, whole):
     assert not [node for node in whole.all() if {"src", "srcset"} & node.attributes.keys() or node.tag == "link"]
 
 
-def test_light_and_dark_each_have_every_colour(html):
+def test_light_and_dark_each_have_every_color(html):
     light, dark = re.search(r":root\{(.*?)\}@media \(prefers-color-scheme: dark\)\{:root\{(.*?)\}\}", html).groups()
     names = [set(re.findall(r"--([\w-]+):", theme)) for theme in (light, dark)]
     assert names[0] == names[1]
@@ -66,20 +66,20 @@ def test_light_and_dark_each_have_every_colour(html):
     assert "prefers-reduced-motion" in html
 
 
-def luminance(colour):
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+def luminance(color):
+    parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
     red, green, blue = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-@pytest.mark.parametrize(("hues", "theme"), [(LIGHT, "light"), (DARK, "dark")])
-def test_every_line_stands_out_from_the_paper(hues, theme):
-    for colour in hues.values():
-        dim, bright = sorted([luminance(colour), luminance(PAPER[theme])])
-        assert (bright + 0.05) / (dim + 0.05) >= 3, colour
+@pytest.mark.parametrize(("hues", "page"), [(LIGHT, LIGHT_PAGE), (DARK, DARK_PAGE)])
+def test_every_line_stands_out_from_the_paper(hues, page):
+    for color in hues.values():
+        dim, bright = sorted([luminance(color), luminance(page["paper"])])
+        assert (bright + 0.05) / (dim + 0.05) >= 3, color
 
 
 def test_no_two_selectors_look_alike():
-    assert len(set(LOOKS.values())) == len(LOOKS)
-    assert len({(look.dash, look.marker) for look in LOOKS.values() if look.hue == "blue"}) == 3
-    assert look_of("mine", "mine") == look_of("mine", "mine")
+    assert len(set(STYLES.values())) == len(STYLES)
+    assert len({(look.dash, look.marker) for look in STYLES.values() if look.hue == "blue"}) == 3
+    assert style_of("mine", "mine") == style_of("mine", "mine")

@@ -1,4 +1,4 @@
-"""The studies of the paper, section 6 and appendix A, with its numbers."""
+"""The studies: those of the paper, section 6 and appendix A, with its numbers, and the digits of the demo."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -9,20 +9,20 @@ from lightning_diffal.studies.optimizers import SGD, Adam
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What is learned by which network, from how many labels. Everything but the selector and the seed."""
+    """Data, network, training and labels: everything but the selector and the seed."""
 
     name: str
     dataset: str
-    """NAME of NAME.npz, or "checkerboard"."""
+    """NAME of NAME.npz, "digits", or "checkerboard"."""
     network: Architecture
     optimizer: SGD | Adam
     batch_size: int
     epochs: int = 100
-    """After each query, from the untrained weights."""
+    """Of each fit, from the untrained weights."""
     pool: int
-    """Points that may be asked about, as many of each class."""
+    """Points that may be queried, equally many of each class."""
     first: int
-    """First labels of each class. The paper gives this number for the checkerboard only."""
+    """Initial labels of each class. The paper gives this number for the checkerboard only."""
     query_size: int
     budget: int
     """Labels in total, the first ones included."""
@@ -32,26 +32,26 @@ class Study:
     shrink_below: float | None = None
     soft_start: bool = False
     passes: int = 20
-    """Forward passes of the selectors by dropout. The paper gives no number; 50 is usual and costs more than twice."""
+    """Forward passes of dropout selectors. The paper gives no number; 50 is usual and costs more than twice."""
     features: bool = False
-    """Whether the network sees what VGG-16's frozen convolutions make of the images."""
+    """Whether the network is trained on features of VGG-16's frozen convolutions."""
     squares: int | None = None
-    """Of a checkerboard: squares on a side."""
+    """Checkerboard only: squares on a side."""
     test: int | None = None
-    """Of a checkerboard: points that accuracy is measured on."""
+    """Checkerboard only: test points."""
     batch_of_pool: int = 2_500
-    """Points in a batch of the embedding pass and of the test."""
+    """Batch size of the embedding pass and of the test."""
 
     def fits(self, num_classes: int) -> int:
-        """How many rounds a run has, the last one without a query."""
+        """Number of rounds, the last one without a query."""
         return 1 + max(0, -(-(self.budget - self.first * num_classes) // self.query_size))
 
     def check(self, num_classes: int) -> None:
-        """Refuse numbers that do not go together, by the arguments of the command line."""
+        """Refuse numbers that contradict each other, in terms of the command line."""
         first = self.first * num_classes
         if self.budget < first:
             raise ValueError(
-                f"--budget {self.budget}: the first labels are {first} already, {self.first} of each class."
+                f"--budget {self.budget}: there are {first} initial labels already, {self.first} of each class."
             )
         if self.pool < self.budget:
             raise ValueError(f"--budget {self.budget}: the pool has {self.pool} points. --pool makes it larger.")
@@ -59,7 +59,7 @@ class Study:
             raise ValueError(f"--neighbors {self.neighbors}: a pool of {self.pool} points has fewer neighbors.")
 
     def settings(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """As values JSON can hold."""
         return asdict(self) | {"network": repr(self.network), "optimizer": repr(self.optimizer)}
 
 
@@ -77,7 +77,7 @@ MNIST_FC = Study(
     steps=5,
 )
 
-ALL = (
+PAPER_STUDIES = (
     Study(
         name="checkerboard",
         dataset="checkerboard",
@@ -134,4 +134,9 @@ ALL = (
         batch_of_pool=250,
     ),
 )
-STUDIES = {study.name: study for study in ALL}
+# Not in the paper: small enough for a demo of a minute. Network and selector parameters are those of mnist-fc, but
+# for T = round(log_K N).
+DIGITS = replace(
+    MNIST_FC, name="digits", dataset="digits", epochs=40, pool=1_200, first=1, query_size=10, budget=100, steps=3
+)
+STUDIES = {study.name: study for study in (*PAPER_STUDIES, DIGITS)}

@@ -5,14 +5,14 @@ from statistics import fmean
 
 import pytest
 
-from lightning_diffal.studies.report import report_on
-from lightning_diffal.studies.report.curves import accuracy_curves
+from lightning_diffal.studies.report import write_report
+from lightning_diffal.studies.report.curves import accuracy_charts
 from lightning_diffal.studies.report.page import page
-from lightning_diffal.studies.report.pictures import draw_curves
+from lightning_diffal.studies.report.png import write_png
 from lightning_diffal.studies.report.sections import OWN, sections_of
 from lightning_diffal.studies.results import Result, read_results
-from tests.studies.made_up import LABELS, SEEDS, accuracy_of, page_of, result_of, results_of
-from tests.studies.page_tree import table_of
+from tests.studies.html_tree import table_of
+from tests.studies.synthetic_results import LABELS, SEEDS, accuracy_of, page_of, result_of, results_of
 
 
 def test_the_summary_says_who_wins_also_when_it_is_not_diffusion():
@@ -30,7 +30,7 @@ def test_the_summary_says_who_wins_also_when_it_is_not_diffusion():
 def test_a_tie_is_no_lead():
     copies = [Result(**{**vars(run), "selector": "badge"}) for run in results_of(selectors=["diffusion"])]
     lead = page_of([*results_of(), *copies]).classed("lead")[0].text
-    assert lead.count("(next is badge, level with diffusion to three digits)") == 2
+    assert lead.count("(next is badge, equal to three digits)") == 2
 
 
 def swapped(result):
@@ -58,8 +58,8 @@ def test_runs_with_other_rounds_are_left_out_and_named():
     results.append(Result(**{**vars(results[0]), "seed": 4, "rounds": []}))
     notices = [node.text for node in page_of(results).classed("notice")]
     assert notices == [
-        "Left out: random with seed 3, which has 2 from 8 to 13 labels where the others have 4 from 8 to 23 labels.",
-        "Left out: diffusion with seed 4, which has no rounds where the others have 4 from 8 to 23 labels.",
+        "Left out: random with seed 3, which has 2 from 8 to 13 labels; the others have 4 from 8 to 23 labels.",
+        "Left out: diffusion with seed 4, which has no rounds; the others have 4 from 8 to 23 labels.",
     ]
 
 
@@ -67,13 +67,13 @@ def test_a_selector_with_fewer_seeds_is_compared_over_those_it_has():
     results = [run for run in results_of(studies=["mnist-fc"]) if (run.selector, run.seed) != ("coreset", 1)]
     found = page_of(results)
     assert any("coreset lacks seed 1" in node.text for node in found.classed("notice"))
-    assert table_of(found, "Area under the curve")["coreset"]["less random, paired"].endswith("2 seeds")
+    assert table_of(found, "Area under the curve")["coreset"]["minus random, paired"].endswith("2 seeds")
 
 
 def test_runs_that_do_not_start_alike_are_not_compared():
     results = results_of(studies=["mnist-fc"])
     results[4].initial[0] = 499
-    with pytest.raises(ValueError, match="mnist-fc: the runs of seed 1 do not start from the same first labels"):
+    with pytest.raises(ValueError, match="mnist-fc: the runs of seed 1 do not have the same initial labels"):
         page_of(results)
 
 
@@ -85,39 +85,39 @@ def test_the_command_names_the_data_a_study_was_run_on():
 def test_one_seed_and_one_round_are_said_to_be_so():
     found = page_of(results_of(seeds=[5], labels=LABELS[:1]))
     words = found.text
-    assert "One seed: there is no band." in words
+    assert "One seed, so there is no band." in words
     assert "One seed has no variance" in words
     assert "(1 seed, no interval)" in words
-    assert "no telling what is chance" in words
-    assert "Every run comes to 90% of the best final accuracy with its first labels." in words
+    assert "significance is unknown" in words
+    assert "Every run reaches 90% of the best final accuracy with its initial labels." in words
     assert not found.classed("player")
-    assert table_of(next(found.all("section")), "Area under the curve")["coreset"]["less random, paired"].endswith(
+    assert table_of(next(found.all("section")), "Area under the curve")["coreset"]["minus random, paired"].endswith(
         ", 1 seed"
     )
 
 
-def test_report_on_a_folder_is_the_same_to_the_byte(tmp_path):
+def test_write_report_a_folder_is_the_same_to_the_byte(tmp_path):
     for result in reversed(results_of(studies=["checkerboard"])):
         result.write(tmp_path)
-    path = report_on(tmp_path)
+    path = write_report(tmp_path)
     assert path == tmp_path / "report" / "report.html"
     kinds = ("accuracy", "variance", "phases", "seconds", "asked")
     assert {file.name for file in path.parent.iterdir()} == {path.name, *(f"checkerboard-{kind}.png" for kind in kinds)}
     (section,) = sections_of(read_results(tmp_path))
     assert page([section]) == path.read_text()
-    draw_curves(section, accuracy_curves(section), "accuracy", tmp_path / "again.png")
+    write_png(accuracy_charts(section), tmp_path / "again.png")
     assert (tmp_path / "again.png").read_bytes() == (path.parent / "checkerboard-accuracy.png").read_bytes()
 
 
 def test_what_cannot_be_read_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere: there is no such folder"):
-        report_on(tmp_path / "nowhere")
+        write_report(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="no results here"):
-        report_on(tmp_path)
+        write_report(tmp_path)
     path = result_of("mnist-fc", "random", 0).write(tmp_path)
     path.with_name("broken-0-0.json").write_text("{")
     with pytest.raises(ValueError, match=r"broken-0-0\.json: this is not a result"):
-        report_on(tmp_path)
+        write_report(tmp_path)
 
 
 def test_bad_numbers_are_refused_with_the_file_they_are_in(tmp_path):
@@ -126,8 +126,8 @@ def test_bad_numbers_are_refused_with_the_file_they_are_in(tmp_path):
     content["rounds"][1]["accuracy"] = float("nan")
     path.write_text(json.dumps(content))
     with pytest.raises(ValueError, match=f"{path.name}: round 2 has accuracy nan"):
-        report_on(tmp_path)
-    with pytest.raises(ValueError, match="random with seed 0 is there twice"):
+        write_report(tmp_path)
+    with pytest.raises(ValueError, match="random with seed 0 occurs twice"):
         page_of([result_of("mnist-fc", "random", 0)] * 2)
     lost = result_of("checkerboard", "random", 0)
     del lost.points["104"]

@@ -1,4 +1,4 @@
-"""Results as a table for people."""
+"""Results as a Markdown table."""
 
 import statistics
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from lightning_diffal.studies.results import Result
 
 
-def table(results: Sequence[Result]) -> str:
-    """One line for each selector, the best on average first: mean and standard deviation over its seeds."""
+def summary_table(results: Sequence[Result]) -> str:
+    """One line for each selector, the best mean accuracy first: mean ± standard deviation over its seeds."""
     by_selector: dict[str, list[Result]] = {}
     for result in results:
         by_selector.setdefault(result.selector, []).append(result)

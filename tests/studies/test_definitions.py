@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from lightning_diffal.studies.studies import STUDIES
+from lightning_diffal.studies.definitions import STUDIES
 
 # Section 6 and appendix A: pool, first labels, B, labels at the end, batch, epochs, K, T, P, δ.
 PAPER = {
@@ -33,7 +33,7 @@ def test_fits_are_counted_with_the_last_query_cut_short():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"budget": 7}, "--budget 7: the first labels are 8 already"),
+        ({"budget": 7}, "--budget 7: there are 8 initial labels already"),
         ({"budget": 90, "pool": 80}, "--budget 90: the pool has 80"),
         ({"budget": 10, "pool": 10}, "--neighbors 10: a pool of 10"),
     ],

@@ -7,11 +7,11 @@ from statistics import fmean, stdev, variance
 import pytest
 from scipy import stats
 
-from lightning_diffal.studies.report.bars import stages_of
-from tests.studies.made_up import GAIN, LABELS, SEEDS, accuracy_of, page_of, result_of, results_of
-from tests.studies.page_tree import table_of
+from lightning_diffal.studies.report.timings import stages_of
+from tests.studies.html_tree import table_of
+from tests.studies.synthetic_results import GAIN, LABELS, SEEDS, accuracy_of, page_of, result_of, results_of
 
-KINDS = ("first", "exploring", "refining", "asked")
+KINDS = {"initial": "hue-ink", "exploring": "hue-blue", "refining": "hue-vermilion", "queried": "hue-purple"}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_areas_are_compared_seed_by_seed(checkerboard):
     apart = stats.ttest_ind(mine, theirs).confidence_interval(0.95)
     assert apart.low < 0 < expected.low, "only pairing tells them apart"
     told = f"+{fmean(mine) - fmean(theirs):.3f} [+{expected.low:.3f}, +{expected.high:.3f}], 3 seeds"
-    assert table["diffusion"]["less random, paired"] == told
+    assert table["diffusion"]["minus random, paired"] == told
     assert table["diffusion"]["mean accuracy over the rounds"].startswith(f"{fmean(mine):.3f} ± ")
     assert next(iter(table)) == "diffusion"
 
@@ -101,7 +101,7 @@ def test_every_labeled_point_is_drawn_in_its_place(checkerboard):
     for board in checkerboard.classed("board"):
         name = board.attributes["aria-label"].split(",")[0]
         if name in drawn:
-            kinds = [sum(len(marks(group)) for group in board.classed(kind)) for kind in KINDS]
+            kinds = [sum(len(marks(group)) for group in board.classed(hue)) for hue in KINDS.values()]
             assert tuple(kinds) == drawn[name]
     (board,) = [one for one in checkerboard.classed("board") if "diffusion" in one.attributes["aria-label"]]
     groups = {group.attributes["data-fit"]: group for group in board.all("g") if "data-fit" in group.attributes}

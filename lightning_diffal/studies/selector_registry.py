@@ -1,4 +1,4 @@
-"""The selectors by the names of the command line, the only place that knows them."""
+"""The selectors by their names on the command line."""
 
 from collections.abc import Callable
 
@@ -14,12 +14,12 @@ from lightning_diffal.selectors.probcover import ProbCoverSelector
 from lightning_diffal.selectors.random import RandomSelector
 from lightning_diffal.selectors.typiclust import TypiClustSelector
 from lightning_diffal.selectors.uncertainty import EntropySelector, MarginSelector, UncertaintySelector
-from lightning_diffal.studies.studies import Study
+from lightning_diffal.studies.definitions import Study
 
 Maker = Callable[[Study], Selector]
 
-# Those the paper compares, in its order.
-OF_THE_PAPER: dict[str, Maker] = {
+# The selectors the paper compares, in its order.
+PAPER_SELECTORS: dict[str, Maker] = {
     "diffusion": lambda study: DiffusionSelector(
         mini_batch=study.mini_batch,
         neighbors=study.neighbors,
@@ -35,8 +35,8 @@ OF_THE_PAPER: dict[str, Maker] = {
     "dropout-uncertainty": lambda study: UncertaintySelector(passes=study.passes),
     "dropout-entropy": lambda study: EntropySelector(passes=study.passes),
 }
-# Graphs have the K of the study's diffusion; the rest is as each selector's own paper has it.
-SELECTORS: dict[str, Maker] = OF_THE_PAPER | {
+# Graphs use the study's K; all other parameters are those of each selector's own paper.
+SELECTORS: dict[str, Maker] = PAPER_SELECTORS | {
     "bald": lambda study: BALDSelector(passes=study.passes),
     "badge": lambda study: BADGESelector(),
     "typiclust": lambda study: TypiClustSelector(),

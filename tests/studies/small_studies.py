@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 
+from lightning_diffal.studies.definitions import STUDIES
 from lightning_diffal.studies.networks import vgg16_convolutions
 from lightning_diffal.studies.results import Result
-from lightning_diffal.studies.runs import plan
-from lightning_diffal.studies.studies import STUDIES
+from lightning_diffal.studies.run_spec import plan
 
 BOARD = replace(STUDIES["checkerboard"], pool=60, first=2, query_size=4, budget=12, epochs=2, test=20, passes=2)
 
@@ -27,17 +28,10 @@ def write_npz(folder, name, *, n=60, shape=(6,), classes=3, seed=0, **changes):
 
 
 def write_vgg(folder, seed=0):
-    """Random weights of VGG-16's convolutions in a safetensors file, byte by byte as its format says."""
+    """Random weights of VGG-16's convolutions in a safetensors file."""
     torch.manual_seed(seed)
     weights = {f"features.{name}": value for name, value in vgg16_convolutions().state_dict().items()}
-    header, buffers, end = {"__metadata__": {"format": "pt"}}, [], 0
-    for name, value in weights.items():
-        buffers.append(value.numpy().tobytes())
-        start, end = end, end + len(buffers[-1])
-        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [start, end]}
-    head = json.dumps(header).encode()
-    path = folder / "vgg16_features.safetensors"
-    path.write_bytes(len(head).to_bytes(8, "little") + head + b"".join(buffers))
+    save_file(weights, folder / "vgg16_features.safetensors")
     return weights
 
 

@@ -1,0 +1,104 @@
+"""How selectors are drawn, the same in every figure: hue by family, line and marker by member. And all colors."""
+
+from dataclasses import dataclass
+
+# Okabe and Ito's colors, which color-blind readers can tell apart; some darker on white, for a contrast of 3 : 1.
+LIGHT = {
+    "vermilion": "#d55e00",
+    "ink": "#3a3a3a",
+    "blue": "#0072b2",
+    "sky": "#2f93cc",
+    "green": "#008f68",
+    "purple": "#b5608f",
+    "orange": "#b87f00",
+    "grey": "#767676",
+}
+DARK = {
+    "vermilion": "#f07a24",
+    "ink": "#e4e4e4",
+    "blue": "#3d9bd6",
+    "sky": "#8fd0f7",
+    "green": "#1db58a",
+    "purple": "#dc93ba",
+    "orange": "#e69f00",
+    "grey": "#9a9a9a",
+}
+# Everything that is not a selector.
+LIGHT_PAGE = {
+    "paper": "#ffffff",
+    "text": "#1c1e21",
+    "soft": "#595f66",
+    "rule": "#e3e5e8",
+    "rule-strong": "#9aa0a6",
+    "link": "#005a8f",
+    "tint": "#f0f1f3",
+    "light-bar": "#f0c27a",
+    "stage-fit": "#c9cdd2",
+}
+DARK_PAGE = {
+    "paper": "#15171a",
+    "text": "#e8eaed",
+    "soft": "#a5abb3",
+    "rule": "#2d3136",
+    "rule-strong": "#6b727a",
+    "link": "#7cc4f5",
+    "tint": "#212429",
+    "light-bar": "#c98f3c",
+    "stage-fit": "#4a5058",
+}
+# The color of each kind of bar.
+FILLS = {
+    "exploring": "blue",
+    "refining": "light-bar",
+    "fit": "stage-fit",
+    "embedding": "sky",
+    "graph": "vermilion",
+    "query": "ink",
+    "tinted": "tint",
+}
+
+
+@dataclass(frozen=True)
+class Style:
+    hue: str
+    dash: tuple[float, ...] = ()
+    marker: str = "circle"
+
+    @property
+    def wide(self) -> bool:
+        return self == STYLES["diffusion"]
+
+
+SOLID, DASHED, DOTTED = (), (6.0, 3.0), (1.5, 2.5)
+STYLES = {
+    "diffusion": Style("vermilion"),
+    "random": Style("ink", DASHED, "cross"),
+    "uncertainty": Style("blue", SOLID, "square"),
+    "margin": Style("blue", DASHED, "up"),
+    "entropy": Style("blue", DOTTED, "diamond"),
+    "coreset": Style("green", SOLID, "up"),
+    "dropout-uncertainty": Style("sky", SOLID, "square"),
+    "dropout-entropy": Style("sky", DOTTED, "diamond"),
+    "bald": Style("sky", DASHED, "down"),
+    "badge": Style("purple", SOLID, "diamond"),
+    "typiclust": Style("green", DASHED, "square"),
+    "probcover": Style("green", DOTTED, "down"),
+    "poisson": Style("orange", SOLID, "square"),
+    "dirichlet": Style("orange", DASHED, "up"),
+    "localmax": Style("orange", DOTTED, "diamond"),
+    "localmax-poisson": Style("orange", SOLID, "cross"),
+    "localmax-dirichlet": Style("orange", DASHED, "plus"),
+}
+OTHERS = [Style("grey", dash, marker) for marker in ("plus", "cross", "down") for dash in (SOLID, DASHED, DOTTED)]
+
+
+def style_of(selector: str, name: str) -> Style:
+    """Grey for an unknown selector; its own hue with another line for a known one with several sets of parameters."""
+    if name in STYLES:
+        return STYLES[name]
+    other = OTHERS[sum(name.encode()) % len(OTHERS)]
+    return Style(STYLES[selector].hue if selector in STYLES else other.hue, other.dash, other.marker)
+
+
+def rank(selector: str) -> int:
+    return list(STYLES).index(selector) if selector in STYLES else len(STYLES)
