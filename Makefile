@@ -6,9 +6,9 @@ READY := .venv/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: test lint types demo bench clean
+.PHONY: test lint types docs demo bench clean
 
-test: lint types
+test: lint types docs
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 lint: $(READY)
@@ -17,6 +17,10 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+
+# The site, into out/site; a broken link or a docstring that does not match its signature is an error.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Four selectors on a smaller board than the paper's, in larger steps: a table, then the path of the report.
 demo: $(READY)
