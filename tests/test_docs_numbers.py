@@ -1,0 +1,88 @@
+"""The numbers of results in the README and in docs/ are those of the result files, computed here once more."""
+
+import re
+from collections import defaultdict
+from statistics import fmean, stdev
+
+import pytest
+from scipy import stats
+
+from lightning_diffal.studies.report.sections import canonical, shared_settings
+from lightning_diffal.studies.results import read_results
+from lightning_diffal.studies.table import table
+from tests.markdown import ROOT, tables
+
+PAGE = ROOT / "docs" / "results.md"
+INTERVAL = re.compile(r"(-?\.\d{3})[^.()]*? \(95% CI (-?\.\d{3}) to (-?\.\d{3})\)")
+
+
+@pytest.fixture(scope="module")
+def results():
+    return read_results(ROOT / "docs" / "results")
+
+
+@pytest.fixture(scope="module")
+def means(results):
+    """The mean accuracy over the rounds, by study, selector and seed."""
+    found = defaultdict(dict)
+    for result in results:
+        keeps_steps = result.study == "cifar10" and result.settings["shrink_below"] == 0
+        name = f"{result.selector}, δ = 0" if keeps_steps else result.selector
+        found[result.study, name][result.seed] = fmean(step.accuracy for step in result.rounds)
+    return found
+
+
+def difference(means, study, this, that):
+    """Of two selectors paired by seed: the mean difference and its 95% interval, as the pages write them."""
+    mine, theirs = means[study, this], means[study, that]
+    assert mine.keys() == theirs.keys()
+    pairs = [[side[seed] for seed in sorted(mine)] for side in (mine, theirs)]
+    interval = stats.ttest_rel(*pairs).confidence_interval(0.95)
+    return [f"{value:.3f}".replace("0.", ".", 1) for value in (fmean(pairs[0]) - fmean(pairs[1]), *interval)]
+
+
+def test_the_tables_of_accuracy_are_those_of_the_result_files(results):
+    compared = defaultdict(list)
+    for result in results:
+        compared[result.study, canonical(shared_settings(result))].append(result)
+    assert len(compared) == 6
+    for runs in compared.values():
+        assert table(runs) in PAGE.read_text(), f"docs/results.md should hold\n{table(runs)}"
+
+
+def test_the_paired_differences_are_those_of_the_result_files(means):
+    (rows,) = [rows for head, _, *rows in tables(PAGE) if "minus that" in head]
+    assert len(rows) > 40
+    for study, this, that, *written in rows:
+        mean, low, high = difference(means, study, this, that)
+        significant = "no" if low.startswith("-") is not high.startswith("-") else "yes"
+        assert written == [mean if mean.startswith("-") else f"+{mean}", f"{low} to {high}", significant]
+    for study in ("mnist-fc", "mnist-conv", "cifar10", "checkerboard"):
+        others = {name for where, name in means if where == study} - {"diffusion"}
+        assert others == {that for where, this, that, *_ in rows if (where, this) == (study, "diffusion")}
+
+
+def test_every_interval_in_the_prose_is_one_of_the_table():
+    (rows,) = [rows for head, _, *rows in tables(PAGE) if "minus that" in head]
+    known = set()
+    for _, _, _, mean, interval, _ in rows:
+        low, high = (float(bound) for bound in interval.split(" to "))
+        known |= {(float(mean), low, high), (-float(mean), -high, -low)}  # either side may be named first
+    prose = " ".join(PAGE.read_text().split())
+    found = [tuple(map(float, match.groups())) for match in INTERVAL.finditer(prose)]
+    assert len(found) == prose.count("(95% CI ")
+    assert [numbers for numbers in found if numbers not in known] == []
+
+
+def test_the_rows_of_the_readme_are_those_of_the_result_files(means):
+    (rows,) = [rows for head, _, *rows in tables(ROOT / "README.md") if head[0] == "command"]
+    assert len(rows) == 5
+    for command, diffusion, random, badge, paired in rows:
+        study = command.split()[2]
+        name = "diffusion, δ = 0" if "--shrink-below 0" in command else "diffusion"
+        for selector, written in {name: diffusion, "random": random, "badge": badge}.items():
+            values = list(means[study, selector].values())
+            assert written == (f"{fmean(values):.3f} ± {stdev(values):.3f}" if values else "–")
+        mean, low, high = difference(means, study, name, "random")
+        assert paired == f"{mean if mean.startswith('-') else f'+{mean}'} ({low} to {high})"
+        assert len(means[study, name]) == (10 if "--seeds 10" in command else 5)
