@@ -69,7 +69,7 @@ def test_a_selector_of_ones_own_chooses_by_its_score(tmp_path, monkeypatch):
 
 
 def test_the_core_snippet_prints_twenty_different_unlabeled_points(tmp_path, monkeypatch):
-    (snippet,) = [one for one in SNIPPETS if "batch_query(" in one.text]
+    (snippet,) = [one for one in SNIPPETS if "print(query.indices)" in one.text]
     names = run(snippet, tmp_path, monkeypatch)
     assert len(set(names["query"].indices.tolist()) - {0, 1, 2}) == 20
 

@@ -86,3 +86,40 @@ def test_the_rows_of_the_readme_are_those_of_the_result_files(means):
         mean, low, high = difference(means, study, name, "random")
         assert paired == f"{mean if mean.startswith('-') else f'+{mean}'} ({low} to {high})"
         assert len(means[study, name]) == (10 if "--seeds 10" in command else 5)
+
+
+def test_every_accuracy_in_the_prose_is_in_a_table():
+    lines = PAGE.read_text().splitlines()
+    prose = "\n".join(line for line in lines if not line.startswith("|"))
+    cells = "\n".join(line for line in lines if line.startswith("|"))
+    accuracies = re.findall(r"\b0\.\d{3}\b", prose)
+    assert len(accuracies) >= 4
+    assert [accuracy for accuracy in accuracies if f" {accuracy} ±" not in cells] == []
+
+
+def test_shrinking_steps_make_nine_of_ten_queries_explore(results):
+    reached = defaultdict(list)
+    for result in results:
+        if (result.study, result.selector) == ("cifar10", "diffusion"):
+            reached[result.settings["shrink_below"]] += [point for step in result.rounds for point in step.reached]
+    share = {shrink_below: points.count(False) / len(points) for shrink_below, points in reached.items()}
+    assert share == {0.1: pytest.approx(0.9, abs=0.05), 0.0: pytest.approx(0, abs=0.05)}
+
+
+def test_the_first_figure_is_described_as_it_is(results):
+    """Diffusion leads all others from 80 labels on, until BADGE draws level at 220."""
+    assert "diffusion leads from 80 labels on, and BADGE draws level at 220" in (ROOT / "README.md").read_text()
+    curves = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        if result.study == "mnist-fc":
+            for step in result.rounds:
+                curves[step.labels][result.selector].append(step.accuracy)
+    best = {labels: max(curve, key=lambda name: fmean(curve[name])) for labels, curve in curves.items()}
+    assert {best[labels] for labels in best if 80 <= labels < 220} == {"diffusion"}
+    assert fmean(curves[220]["badge"]) > fmean(curves[220]["diffusion"]) - 0.005
+
+
+def test_the_seconds_in_the_readme_are_those_of_the_benchmark():
+    (seconds,) = re.findall(r"take (\d+\.\d) s", (ROOT / "README.md").read_text())
+    (row,) = [row for rows in tables(ROOT / "docs" / "speed.md") for row in rows if row[0] == "CIFAR-10"][:1]
+    assert f"**{seconds}**" in row[-1]
