@@ -1,4 +1,4 @@
-"""What a round adds to `trainer.fit`: the embedding pass, the graph, the query, and a loader narrowed to the labeled.
+"""What a round adds to `trainer.fit`: the embedding pass, the graph, the query, and a loader over labeled points.
 
     python benchmarks/bench_round_vs_fit.py
 
@@ -7,7 +7,7 @@ questions, each with both sides in one run, alternating:
 
 * the seconds a round adds, as a share of the fit before it;
 * the embedding pass against a bare inference loop over the same loader;
-* an epoch of the narrowed loader against the user's own loader over a dataset of that size.
+* an epoch of the restricted loader against the user's own loader over a dataset of that size.
 """
 
 import argparse
@@ -27,8 +27,9 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from lightning_diffal import DiffusionActiveLearning
-from lightning_diffal.plugin.embedding import embed
-from lightning_diffal.plugin.loaders import narrowed, pool_loader
+from lightning_diffal.plugin.data.copy_loader import pool_loader
+from lightning_diffal.plugin.data.loaders import restrict_to_labeled
+from lightning_diffal.plugin.model.embedding import embed
 from lightning_diffal.progress import StageTimer
 
 
@@ -142,14 +143,14 @@ def measured(setting: Setting, repeats: int) -> list[str]:
 
     rows.append(compared(setting, "embedding pass / bare inference loop", alternating(by_us, bare, repeats)))
     labeled = torch.randperm(setting.points)[: setting.labels].tolist()
-    ours = narrowed(loader, labeled, None, 1)
+    ours = restrict_to_labeled(loader, labeled, None, 1)
     theirs = DataLoader(Subset(dataset, labeled), batch_size=setting.batch, shuffle=True)
 
     def epochs_of(loader: "DataLoader[Any]") -> Callable[[], object]:
         return lambda: [None for _ in range(2_000 // len(loader) + 1) for _ in loader]
 
     both = alternating(epochs_of(ours), epochs_of(theirs), repeats)
-    rows.append(compared(setting, "narrowed loader / the user's own", both))
+    rows.append(compared(setting, "restricted loader / the user's own", both))
     return rows
 
 

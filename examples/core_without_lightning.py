@@ -70,8 +70,8 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     figure.savefig(arguments.out / "core.png", dpi=100)
     print("| labels | diffusion | random |\n|---|---|---|")
-    for place in range(0, len(count), 4):
-        print(f"| {count[place]} | {means['diffusion'][place]:.3f} | {means['random'][place]:.3f} |")
+    for row in range(0, len(count), 4):
+        print(f"| {count[row]} | {means['diffusion'][row]:.3f} | {means['random'][row]:.3f} |")
     print(f"\nFigure: {arguments.out / 'core.png'}")
 
 

@@ -2,8 +2,8 @@
 
     python examples/lightning_cli.py fit --config examples/lightning_cli.yaml    # again and again
 
-Every call trains on what is labeled by then and asks for more, until the budget is spent; the ledger in the folder of
-the callback remembers. Any argument can be changed from the command line.
+Every call trains on what is labeled by then and asks for more, until the budget is spent; the rounds are kept in
+the folder of the callback. Any argument can be changed from the command line.
 """
 
 import lightning as L  # noqa: N812

@@ -1,4 +1,4 @@
-"""One's own DataModule: random augmentation in training, and none when the pool is looked at.
+"""One's own DataModule: random augmentation in training, and none when the pool is embedded.
 
     python examples/own_datamodule.py
 

@@ -36,15 +36,15 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from lightning_diffal.plugin.callback import ActiveLearning as ActiveLearning
+    from lightning_diffal.plugin.data.samplers import LabeledSampler as LabeledSampler
     from lightning_diffal.plugin.diffusion import DiffusionActiveLearning as DiffusionActiveLearning
-    from lightning_diffal.plugin.samplers import LabeledSampler as LabeledSampler
 
 
 # The names that need Lightning are imported when they are first asked for: the core works without it.
 _LATER = {
     "ActiveLearning": "lightning_diffal.plugin.callback",
     "DiffusionActiveLearning": "lightning_diffal.plugin.diffusion",
-    "LabeledSampler": "lightning_diffal.plugin.samplers",
+    "LabeledSampler": "lightning_diffal.plugin.data.samplers",
 }
 
 

@@ -1,39 +1,40 @@
-"""The callback: one on a Trainer, and every fit ends with a question."""
+"""The callback: trains on labeled points only, and ends every fit with a query."""
 
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import lightning.pytorch
 import pytorch_lightning
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader, Dataset
 
-from lightning_diffal.arguments import check_count, skip_type_check
-from lightning_diffal.plugin.batches import Forward
-from lightning_diffal.plugin.checkpoints import Checkpoints
-from lightning_diffal.plugin.config import Plan
-from lightning_diffal.plugin.loaders import check_batch_norm, check_training_loaders, mapped
-from lightning_diffal.plugin.logging import tell
-from lightning_diffal.plugin.query import Questioner
-from lightning_diffal.plugin.rounds import fit_rounds
+from lightning_diffal.arguments import skip_type_check
+from lightning_diffal.plugin.checkpoints import RoundCheckpoints
+from lightning_diffal.plugin.config import RunConfig
+from lightning_diffal.plugin.data.guard import check_batch_norm, check_training_loaders
+from lightning_diffal.plugin.data.training_source import TrainingSource
+from lightning_diffal.plugin.distributed.shared_folder import check_shared_folder
+from lightning_diffal.plugin.distributed.strategies import check_forward
+from lightning_diffal.plugin.dry_run import dry_run
+from lightning_diffal.plugin.logging import log_round
+from lightning_diffal.plugin.model.batches import Forward
+from lightning_diffal.plugin.progress_bars import stage_timer_for
+from lightning_diffal.plugin.query import choose_points, embed_pool
+from lightning_diffal.plugin.records import new_record, with_first_labels, with_fit, with_query
+from lightning_diffal.plugin.rounds import fit_rounds, reason_to_stop
 from lightning_diffal.plugin.seeding import seed_training
-from lightning_diffal.plugin.shared_folder import check_shared
-from lightning_diffal.plugin.source import TrainingSource
-from lightning_diffal.plugin.state import Run
-from lightning_diffal.plugin.strategies import check_forward
+from lightning_diffal.plugin.state import RunState, commit, labeled_loaders, open_state, restore_from_checkpoint
 from lightning_diffal.pool.history import History
-from lightning_diffal.pool.initial import PerClass, check_initial
-from lightning_diffal.selectors.base import needs_of
-
-FOLDER: Final = "active_learning"
+from lightning_diffal.pool.initial import PerClass
+from lightning_diffal.pool.ledger import Record
 
 
 class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  # type: ignore[misc]
-    """Spend a budget of labels where they teach most: each fit trains on what is labeled, and then asks for more.
+    """Spend a budget of labels where they help most: each fit trains on the labeled points, then a query asks for more.
 
     `active.fit(trainer, model, datamodule=data)` runs rounds until the budget is spent; `trainer.fit` by hand does one.
     It is a callback of both namespaces, `lightning` and `pytorch_lightning`.
@@ -41,7 +42,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
     Args:
         query_size: Labels asked after each fit.
         budget: Labels in total, the first ones included.
-        selector: Who chooses: one of this library, or a function `(snapshot, size) -> indices`.
+        selector: Chooses the points: one of this library, or a function `(snapshot, size) -> indices`.
         initial: The first labels: how many (drawn by seed; by default `query_size`), `PerClass(n)` of each class in
             simulation, or indices of the dataset. 0 starts with a query of the model as it comes.
         layer: Name of the submodule whose output is the embedding, as "backbone.fc2". By default the input of the
@@ -55,8 +56,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         num_classes: By default the width of the classifier.
         stop_when: `(history) -> bool`, asked after each fit.
         warm_start: Keep the weights from round to round. By default each round starts from the untrained model.
-        folder: Where `rounds.jsonl`, the memory of the run, is kept. By default `active_learning` under the Trainer's
-            `default_root_dir`. A run that was killed goes on when it is started again with the same folder.
+        folder: Where `rounds.jsonl`, the ledger of the run, is kept. By default `active_learning` under the Trainer's
+            `default_root_dir`. A run that was killed continues when it is started again with the same folder.
         seed: Of the first labels, the choices and, in `active.fit`, each round's training.
     """
 
@@ -80,46 +81,30 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         seed: int = 0,
     ) -> None:
         super().__init__()
-        name = type(self).__name__
-        check_count(name, "query_size", query_size)
-        check_count(name, "budget", budget)
-        for argument, count in {"pool_batch_size": pool_batch_size, "num_classes": num_classes}.items():
-            if count is not None:
-                check_count(name, argument, count)
-        for argument, function in {"forward": forward, "oracle": oracle, "stop_when": stop_when}.items():
-            if function is not None and not callable(function):
-                raise ValueError(f"{name}({argument}={function!r}): a function is needed.")
-        if not callable(selector):
-            raise ValueError(f"{name}(selector={selector!r}): a selector or a function (snapshot, size) is needed.")
-        if layer is not None and not isinstance(layer, str):
-            raise ValueError(f"{name}(layer={layer!r}): the dotted name of a submodule is needed, or None.")
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
-            raise ValueError(f"{name}(seed={seed!r}): a whole number in [0, 2**32) is needed.")
-        needs_of(selector)
-        self.warm_start, self.folder = warm_start, Path(folder) if folder is not None else None
-        self.plan = Plan(
+        self.config = RunConfig(
+            callback=type(self).__name__,
             query_size=query_size,
             budget=budget,
-            initial=check_initial(name, query_size if initial is None else initial, budget),
+            selector=selector,
+            initial=query_size if initial is None else initial,
+            layer=layer,
+            forward=forward,
+            pool=pool,
+            pool_batch_size=pool_batch_size,
             oracle=oracle,
+            num_classes=num_classes,
             stop_when=stop_when,
+            warm_start=warm_start,
+            folder=folder,
             seed=seed,
-            questioner=Questioner(
-                selector=selector,
-                layer=layer,
-                forward=forward,
-                pool=pool,
-                pool_batch_size=pool_batch_size,
-                num_classes=num_classes,
-                seed=seed,
-            ),
         )
-        self.run: Run | None = None
-        self.checkpoints: Checkpoints | None = None
+        self.state: RunState | None = None
+        """What the fit under way, or the last one, knows of the run."""
+        self.checkpoints: RoundCheckpoints | None = None
         """Where rounds start from, while `fit` runs them."""
         self.source: TrainingSource | None = None
-        self.remembered: list[dict[str, Any]] = []
-        self.batches, self.started, self.rehearsed = 0, 0.0, False
+        self.checkpoint_records: list[dict[str, Any]] = []
+        self.steps, self.started, self.dry_run_done = 0, 0.0, False
 
     # Rounds
 
@@ -131,75 +116,95 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         val_dataloaders: Any = None,
         datamodule: Any = None,
     ) -> History:
-        """Fit, query, fit again, until the budget is spent, the pool is empty or `stop_when` says so.
+        """Fit, query, fit again, until the budget is spent, the pool is empty or `stop_when` returns True.
 
         Takes the arguments of `trainer.fit`. Each round starts over on the same Trainer: weights (unless `warm_start`),
-        epoch, step, optimizers, schedulers and the memory of callbacks. `trainer` may be a function that makes a new
+        epoch, step, optimizers, schedulers and the state of callbacks. `trainer` may be a function that makes a new
         Trainer for each round, with this callback among its callbacks, as strategies that fit only once need it.
         """
         return fit_rounds(self, trainer, model, train_dataloaders, val_dataloaders, datamodule)
 
     @property
     def history(self) -> History:
-        """What the run has come to so far."""
-        return History(self.run.ledger.records if self.run is not None else [])
-
-    def folder_for(self, trainer: Any) -> Path | None:
-        """Where the run is remembered; nowhere in a `fast_dev_run`."""
-        if trainer.fast_dev_run:
-            return None
-        return self.folder if self.folder is not None else Path(trainer.default_root_dir) / FOLDER
+        """The results of the run so far."""
+        return History(self.state.ledger.records if self.state is not None else [])
 
     # The hooks, in the order Lightning calls them
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage == "fit":
-            self.run, self.remembered, self.batches, self.started = None, [], 0, time.perf_counter()
-            check_forward(trainer.strategy, needs_of(self.plan.questioner.selector))
-            check_shared(trainer, self.folder_for(trainer))
+            self.state, self.checkpoint_records, self.steps, self.started = None, [], 0, time.perf_counter()
+            check_forward(trainer.strategy, self.config.needs)
+            check_shared_folder(trainer, self.config.folder_for(trainer))
             self.source = TrainingSource(trainer)
-            self.source.replace(lambda: self.training_loaders(trainer, pl_module))
+            self.source.replace(lambda: self.train_dataloader(trainer, pl_module))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        # Believed only when the run is opened, and only where it knows more than the ledger.
-        self.remembered = state_dict["records"]
+        self.checkpoint_records = state_dict["records"]  # used only where they go beyond the ledger
 
-    def training_loaders(self, trainer: Any, module: Any) -> Any:
+    def train_dataloader(self, trainer: Any, module: Any) -> Any:
         """The user's training loaders over the labeled points alone."""
         assert self.source is not None
         loaders = self.source.loaders()
-        if self.run is None:
-            folder, first = self.folder_for(trainer), not self.rehearsed
-            self.run = self.plan.open_run(trainer, module, loaders, folder, self.remembered, rehearse=first)
-            self.rehearsed = True
-        return mapped(loaders, self.run.narrowed)
+        # Lightning forces this order: before its first request for the loaders there is no dataset to open the run on,
+        # and no hook comes between that request and their use.
+        if self.state is None:
+            self.state = self.open_run(trainer, module, loaders)
+        return labeled_loaders(self.state, loaders)
+
+    def open_run(self, trainer: Any, module: Any, loaders: Any) -> RunState:
+        """The run as the ledger has it, or a checkpoint that goes further; a new run gets its first labels."""
+        state = open_state(trainer, self.config, loaders)
+        restore_from_checkpoint(trainer, state, self.checkpoint_records, self.config.identity(state.fingerprint))
+        if not self.dry_run_done:
+            dry_run(trainer, module, self.config, state)
+            self.dry_run_done = True
+        if state.round == 0:
+            record = new_record(self.config, state)
+            if self.config.initial == 0:
+                record = self.query(trainer, module, state, record)
+            else:
+                record = with_first_labels(record, trainer, self.config, state)
+            commit(trainer, state, record)
+        return state
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        if self.checkpoints is not None and self.run is not None:
-            self.checkpoints.start(trainer, self.warm_start)
+        if self.checkpoints is not None and self.state is not None:
+            self.checkpoints.on_train_start(trainer, self.config.warm_start)
             # From here on a round depends on nothing but its number, so that a run can be resumed at any of them.
-            seed_training(self.plan.seed_of_next(self.run))
+            seed_training(self.config.seed_for(self.state.round))
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        if self.run is not None:
-            labeled = self.run.pool.labeled.tolist()
-            check_training_loaders(trainer.train_dataloader, labeled, self.run.others)
+        if self.state is not None:
+            labeled = self.state.pool.labeled.tolist()
+            check_training_loaders(trainer.train_dataloader, labeled, self.state.other_datasets)
             check_batch_norm(pl_module, len(labeled))
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
-        self.batches += 1
+        self.steps += 1
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         if trainer.fast_dev_run:
             return
-        if self.run is None or self.batches == 0:
+        if self.state is None or self.steps == 0:
             raise MisconfigurationException(nothing_trained(trainer, self.checkpoints is not None))
-        fitted = self.plan.fitted(trainer, self.run, self.batches, time.perf_counter() - self.started)
-        over = self.plan.reason_to_stop(self.run, fitted)
-        record = replace(fitted, last=over) if over else self.plan.asked(trainer, pl_module, self.run, fitted)
-        if self.checkpoints is not None and (over or self.warm_start):
-            self.checkpoints.keep_trained(trainer, pl_module, record.round)
-        tell(trainer, self.run.commit(record), self.run)
+        config, state, seconds = self.config, self.state, time.perf_counter() - self.started
+        record = with_fit(new_record(config, state), trainer, self.steps, seconds)
+        record = replace(record, last=reason_to_stop(trainer, config, state, record))
+        if record.last is None:
+            record = self.query(trainer, pl_module, state, record)
+        if self.checkpoints is not None and (record.last or config.warm_start):
+            self.checkpoints.save_trained(trainer, pl_module, record.round)
+        record = commit(trainer, state, record)
+        log_round(trainer, record, state)
+
+    def query(self, trainer: Any, module: Any, state: RunState, record: Record) -> Record:
+        """Embed the pool, choose points by it (and by a graph, if the selector builds one), collect their labels."""
+        timer = stage_timer_for(trainer, module)
+        embedded = embed_pool(trainer, module, self.config, state, timer)
+        query, answers = choose_points(trainer, self.config, state, embedded, timer)
+        labels = answers.complete(query.indices.tolist())
+        return with_query(record, query, labels, timer)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if self.source is not None:
@@ -210,26 +215,27 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         self.teardown(trainer, pl_module, "fit")
 
     def state_dict(self) -> dict[str, Any]:
-        return {"records": [asdict(record) for record in self.run.ledger.records] if self.run is not None else []}
+        return {"records": [asdict(record) for record in self.state.ledger.records] if self.state is not None else []}
 
     @cached_property  # Lightning asks for it at every hook of every batch
     def state_key(self) -> str:
-        return self._generate_state_key(**self.plan.identity())
+        identity = self.config.identity()
+        return self._generate_state_key(selector=identity.selector, seed=identity.seed, initial=identity.initial)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         if self.checkpoints is not None:
-            self.checkpoints.on_save(checkpoint)
+            self.checkpoints.on_save_checkpoint(checkpoint)
 
 
 def nothing_trained(trainer: Any, in_rounds: bool) -> str:
     limits = (
         f"This fit trained no step (epoch {trainer.current_epoch}, max_epochs={trainer.max_epochs}, "
         f"max_steps={trainer.max_steps}, limit_train_batches={trainer.limit_train_batches}): there is nothing new to "
-        "ask by. "
+        "query by. "
     )
     if in_rounds:
         return limits + (
-            "If an earlier round trained, a callback has brought its end back, as LearningRateFinder and "
+            "If an earlier round trained, a callback has restored its end, as LearningRateFinder and "
             "BatchSizeFinder do: active.fit(make_trainer, ...), with a function that makes Trainers, helps."
         )
     return limits + (

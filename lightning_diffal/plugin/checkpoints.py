@@ -1,6 +1,5 @@
-"""Where a round starts from, on the disk."""
+"""The checkpoints that rounds start from."""
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,11 @@ from typing import Any
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
+from lightning_diffal.pool.files import replace_durably, write_atomically
 
-class Checkpoints:
-    """Checkpoints of the untrained state, which every round starts over from, and of what the last round came to.
+
+class RoundCheckpoints:
+    """Checkpoints of the untrained state, which every round starts from, and of the last trained weights.
 
     `fit(ckpt_path=...)` is the public way to start over on one Trainer: it resets weights, epoch, step, optimizers,
     schedulers, EarlyStopping and ModelCheckpoint.
@@ -18,60 +19,59 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.untrained = folder, folder / "untrained.ckpt"
-        self.fresh = False
-        """Whether the fit under way starts from the user's model, and its state is yet to be kept."""
-        self.saving = False
+        self.must_save_untrained = False
+        """Whether the fit under way starts from the user's model, whose state is not saved yet."""
+        self.saving_untrained = False
 
     def trained(self, round_number: int) -> Path:
         return self.folder / f"trained-{round_number}.ckpt"
 
-    def start_of(self, round_number: int, warm: bool) -> Path | None:
-        """The checkpoint a round starts from; None the first time, when there is the user's model itself."""
-        carried = warm and round_number > 1
-        path = self.trained(round_number - 1) if carried else self.untrained
-        if carried and not path.exists():
+    def start_of(self, round_number: int, warm_start: bool) -> Path | None:
+        """The checkpoint a round starts from; None the first time, which starts from the user's model itself."""
+        continues = warm_start and round_number > 1
+        path = self.trained(round_number - 1) if continues else self.untrained
+        if continues and not path.exists():
             raise MisconfigurationException(
                 f"warm_start=True: {path} is not there, the weights that round {round_number} starts from. It was "
-                "removed, or the rounds before were not run by active.fit with warm_start=True. Put it back, or go on "
-                "with warm_start=False, from the untrained model."
+                "removed, or the rounds before were not run by active.fit with warm_start=True. Put it back, or "
+                "continue with warm_start=False, from the untrained model."
             )
-        self.fresh = round_number == 0 or not path.exists()
-        return None if self.fresh else path
+        self.must_save_untrained = round_number == 0 or not path.exists()
+        return None if self.must_save_untrained else path
 
-    def start(self, trainer: Any, warm: bool) -> None:
-        """A round begins to train: keep the state it starts from, if none is kept yet."""
+    def on_train_start(self, trainer: Any, warm_start: bool) -> None:
+        """Save the state a round starts from, if that is not done yet."""
         for callback in trainer.checkpoint_callbacks:
             # ModelCheckpoint skips a step that it has saved last, and its state does not say that this was another
-            # round's. There is no public way to tell it; a test counts the checkpoints of each round.
+            # round's. There is no public way to reset it; a test counts the checkpoints of each round.
             if hasattr(callback, "_last_global_step_saved"):
                 callback._last_global_step_saved = 0
-        self.keep_untrained(trainer)
-        if warm and self.untrained.is_dir():
+        if self.must_save_untrained:
+            self.save_untrained(trainer)
+        if warm_start and self.untrained.is_dir():
             raise MisconfigurationException(
                 f"warm_start=True: {type(trainer.strategy).__name__} shards its checkpoints; the weights of one round "
                 "cannot be carried over to the next. warm_start=False starts each from the untrained model."
             )
 
-    def keep_untrained(self, trainer: Any) -> None:
-        if not self.fresh:
-            return
-        self.fresh, self.saving = False, True
-        half = self.untrained.with_suffix(".tmp")
-        trainer.save_checkpoint(half)
-        self.saving = False
+    def save_untrained(self, trainer: Any) -> None:
+        temporary = self.folder / "untrained.ckpt.tmp"
+        self.must_save_untrained, self.saving_untrained = False, True
+        trainer.save_checkpoint(temporary)  # on every rank, so not in `write_atomically`
+        self.saving_untrained = False
         if trainer.is_global_zero:
             if self.untrained.is_dir():  # of a run whose ledger was removed; sharded checkpoints are folders
                 shutil.rmtree(self.untrained)
-            os.replace(half, self.untrained)  # noqa: PTH105, never half there
+            replace_durably(temporary, self.untrained)
         trainer.strategy.barrier()
 
-    def on_save(self, checkpoint: dict[str, Any]) -> None:
-        """Let ModelCheckpoint forget what it had saved, also where it writes to another folder by now."""
-        if self.saving:
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Change what the untrained checkpoint holds: ModelCheckpoint restores nothing if its folder has changed."""
+        if self.saving_untrained:
             for state in checkpoint["callbacks"].values():
                 state.pop("dirpath", None)
 
-    def keep_trained(self, trainer: Any, module: Any, round_number: int) -> None:
+    def save_trained(self, trainer: Any, module: Any, round_number: int) -> None:
         """The untrained state with the weights of this round, before the ledger says that it is over.
 
         Not for models whose weights are sharded: their checkpoints are folders, which no single rank can write.
@@ -80,10 +80,10 @@ class Checkpoints:
             # Our own file, and users' hyperparameters may be of any type.
             checkpoint = torch.load(self.untrained, map_location="cpu", weights_only=False)
             checkpoint["state_dict"] = {name: value.cpu() for name, value in module.state_dict().items()}
-            half = self.trained(round_number).with_suffix(".tmp")
-            torch.save(checkpoint, half)
-            os.replace(half, self.trained(round_number))  # noqa: PTH105, never half there
+            write_atomically(self.trained(round_number), lambda path: torch.save(checkpoint, path))
             for old in self.folder.glob("trained-*.ckpt"):
                 if int(old.stem.removeprefix("trained-")) < round_number - 1:
                     old.unlink()
+            for leftover in self.folder.glob("trained-*.tmp"):  # of a process that was killed while writing
+                leftover.unlink()
         trainer.strategy.barrier()

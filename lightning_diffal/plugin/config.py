@@ -1,131 +1,111 @@
-"""What a run does with its budget."""
+"""What the user asked for."""
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from lightning_diffal.plugin.logging import last_metrics
-from lightning_diffal.plugin.progress_bars import stage_timer_for
-from lightning_diffal.plugin.query import Questioner
-from lightning_diffal.plugin.rank_zero import from_rank_zero
-from lightning_diffal.plugin.state import Run
+from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.pool.history import History
-from lightning_diffal.pool.initial import PerClass, described_initial, draw_initial
-from lightning_diffal.pool.ledger import Record, plain
+from lightning_diffal.pool.initial import PerClass, check_initial, describe_initial
+from lightning_diffal.pool.ledger import RunIdentity
 from lightning_diffal.pool.oracle import AnswerFunction
 from lightning_diffal.pool.randomness import seed_of
-from lightning_diffal.selectors.base import AnySelector, Query
+from lightning_diffal.selectors.base import AnySelector, needs_of, parameters_of
 
-ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
+FOLDER: Final = "active_learning"
+ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The parameters of the callback that concern the run as a whole, and what follows from them in each round."""
+@skip_type_check
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunConfig:
+    """The arguments of the callback, validated. `ActiveLearning` documents them.
 
+    Everything that is asked of the selector, other than to choose, is asked here.
+    """
+
+    callback: str
+    """The class of the callback, for messages."""
     query_size: int
     budget: int
+    selector: AnySelector
     initial: int | PerClass | list[int]
+    layer: str | None
+    forward: Forward | None
+    pool: Any
+    pool_batch_size: int | None
     oracle: AnswerFunction | None
+    num_classes: int | None
     stop_when: Callable[[History], bool] | None
+    warm_start: bool
+    folder: str | Path | None
     seed: int
-    questioner: Questioner
 
-    def open_run(
-        self,
-        trainer: Any,
-        module: Any,
-        loaders: Any,
-        folder: Path | None,
-        remembered: Sequence[dict[str, Any]],
-        rehearse: bool,
-    ) -> Run:
-        """The run as the ledger, or a checkpoint that knows more, remembers it; a new one gets its first labels."""
-        run = Run(trainer, loaders, folder, self.oracle)
-        kinship = {"dataset": run.fingerprint, **self.identity()}
-        run.ledger.open(run.pool, **kinship)
-        run.adopt(remembered, kinship)
-        if rehearse:
-            self.questioner.rehearse(trainer, module, run)
-        if not run.ledger.records:
-            run.commit(self.first_labels(trainer, module, run))
-        return run
+    def __post_init__(self) -> None:
+        name = self.callback
+        check_count(name, "query_size", self.query_size)
+        check_count(name, "budget", self.budget)
+        for argument in ("pool_batch_size", "num_classes"):
+            if getattr(self, argument) is not None:
+                check_count(name, argument, getattr(self, argument))
+        for argument in ("forward", "oracle", "stop_when"):
+            function = getattr(self, argument)
+            if function is not None and not callable(function):
+                raise ValueError(f"{name}({argument}={function!r}): a function is needed.")
+        if not callable(self.selector):
+            raise ValueError(
+                f"{name}(selector={self.selector!r}): a selector or a function (snapshot, size) is needed."
+            )
+        if self.layer is not None and not isinstance(self.layer, str):
+            raise ValueError(f"{name}(layer={self.layer!r}): the dotted name of a submodule is needed, or None.")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
+            raise ValueError(f"{name}(seed={self.seed!r}): a whole number in [0, 2**32) is needed.")
+        needs_of(self.selector)  # refuses names that are not known
+        # Frozen, but an iterable of indices can be read only once.
+        object.__setattr__(self, "initial", check_initial(name, self.initial, self.budget))
 
-    def identity(self) -> dict[str, Any]:
-        """What tells this run from another one on the same data. Budget and query size may change on the way."""
-        selector, initial = described_selector(self.questioner.selector), described_initial(self.initial)
-        return {"selector": selector, "seed": self.seed, "initial": initial}
+    # The run
 
-    def seed_of_next(self, run: Run) -> int:
-        return seed_of(self.seed, len(run.ledger.records))
+    def identity(self, dataset: str | None = None) -> RunIdentity:
+        initial = describe_initial(self.initial)
+        return RunIdentity(selector=self.selector_name, seed=self.seed, initial=initial, dataset=dataset)
 
-    def first_labels(self, trainer: Any, module: Any, run: Run) -> Record:
-        blank = self.blank(run, 0)
-        if self.initial == 0:
-            return self.asked(trainer, module, run, blank)
-        indices = draw_initial(self.initial, run.candidates, run.oracle, self.seed)
-        unknown = [None] * len(indices)
-        return replace(blank, indices=indices, labels=run.answers(indices), scores=[*unknown], reached=[*unknown])
+    def seed_for(self, round_number: int) -> int:
+        return seed_of(self.seed, round_number)
 
-    def blank(self, run: Run, number: int) -> Record:
-        identity = self.identity()
-        return Record(
-            round=number,
-            labeled=len(run.pool.labeled),
-            indices=[],
-            labels=[],
-            scores=[],
-            reached=[],
-            selector=identity["selector"],
-            seeds={"run": self.seed, "round": seed_of(self.seed, number)},
-            initial=identity["initial"],
-            dataset=run.fingerprint,
-        )
-
-    def fitted(self, trainer: Any, run: Run, steps: int, seconds: float) -> Record:
-        """The round as far as it has come: a fit, and no question yet."""
-        return replace(
-            self.blank(run, len(run.ledger.records)),
-            metrics={name: plain(value) for name, value in last_metrics(trainer).items()},
-            seconds={"fit": seconds},
-            steps=steps,
-        )
-
-    def reason_to_stop(self, run: Run, fitted: Record) -> str | None:
-        if len(run.pool.labeled) >= self.budget:
-            return "budget"
-        if run.unlabeled() == 0:
-            return "pool"
-        if self.stop_when is None:
+    def folder_for(self, trainer: Any) -> Path | None:
+        """The folder of the run; None in a `fast_dev_run`, which writes nothing."""
+        if trainer.fast_dev_run:
             return None
-        stop, history = self.stop_when, History([*run.ledger.records, fitted])
-        # Metrics that were not synchronised differ from rank to rank, and one that stops alone would leave the others.
-        return "stop_when" if from_rank_zero(run.trainer, lambda: bool(stop(history))) else None
+        return Path(self.folder) if self.folder is not None else Path(trainer.default_root_dir) / FOLDER
 
-    def asked(self, trainer: Any, module: Any, run: Run, fitted: Record) -> Record:
-        """The round with its query and the answers to it."""
-        timer = stage_timer_for(trainer, module)
-        size = min(self.query_size, self.budget - len(run.pool.labeled))
-        query, labels = self.questioner.ask(trainer, module, run, size, timer)
-        return replace(
-            fitted,
-            indices=query.indices.tolist(),
-            labels=labels,
-            scores=[plain(score) for score in query.scores.tolist()],
-            reached=reached_of(query),
-            unreached=query.unreached,
-            seconds={**fitted.seconds, **timer.seconds},
-        )
+    # The selector
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the selector reads, of {"embeddings", "logits", "stochastic"}."""
+        return needs_of(self.selector)
 
-def reached_of(query: Query) -> list[bool | None]:
-    """Whether a label had reached each point, unknown to selectors that do not count it."""
-    return query.reached.tolist() if query.unreached is not None else [None] * len(query)
+    @property
+    def passes(self) -> int:
+        """Stochastic passes of each point, if the selector needs them."""
+        return getattr(self.selector, "passes", None) or 1
 
+    @property
+    def asks_during_query(self) -> bool:
+        """Whether the selector wants labels of points it has chosen before it chooses the next."""
+        return "answer" in parameters_of(self.selector)
 
-def described_selector(selector: AnySelector) -> str:
-    """The repr of a selector, or a function's name, without addresses, which change from process to process."""
-    name = getattr(selector, "__qualname__", None)
-    return ADDRESS.sub("", f"{selector.__module__}.{name}" if name is not None else repr(selector))
+    def check_pool(self, num_points: int) -> None:
+        """Let the selector refuse a pool of this size."""
+        if hasattr(self.selector, "check_pool"):
+            self.selector.check_pool(num_points)
+
+    @property
+    def selector_name(self) -> str:
+        """The repr of the selector, or a function's name, without addresses, which differ between processes."""
+        name = getattr(self.selector, "__qualname__", None)
+        return ADDRESS.sub("", f"{self.selector.__module__}.{name}" if name is not None else repr(self.selector))

@@ -1,17 +1,10 @@
 """The callback of the paper's method."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check
 from lightning_diffal.graph.knn.search import Backend
-from lightning_diffal.plugin.batches import Forward
 from lightning_diffal.plugin.callback import ActiveLearning
-from lightning_diffal.pool.history import History
-from lightning_diffal.pool.initial import PerClass
 from lightning_diffal.selectors.diffusion import DiffusionSelector
 
 
@@ -27,9 +20,9 @@ class DiffusionActiveLearning(ActiveLearning):
         steps: T of the diffusion. By default round(log_K n).
         soft_start: Unlabeled points start from the model's probabilities in every query after the first.
         shrink_below: δ. T shrinks once fewer than δ·n points are unreached.
-        backend: Who searches the neighbors: "auto", "torch", "cluster" or "faiss".
+        backend: How neighbors are searched: "auto", "torch", "cluster" or "faiss".
+        options: All other arguments of `ActiveLearning`: `initial`, `layer`, `oracle`, `seed`, `folder`, ...
 
-    All other arguments are those of `ActiveLearning`.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning.
     """
 
@@ -42,41 +35,19 @@ class DiffusionActiveLearning(ActiveLearning):
         mini_batch: int = 1,
         neighbors: int | None = None,
         steps: int | None = None,
-        layer: str | None = None,
         soft_start: bool = False,
         shrink_below: float | None = None,
-        initial: int | PerClass | list[int] | None = None,
-        oracle: Callable[..., Any] | None = None,
         backend: Backend = "auto",
-        seed: int = 0,
-        forward: Forward | None = None,
-        pool: Dataset[Any] | DataLoader[Any] | None = None,
-        pool_batch_size: int | None = None,
-        num_classes: int | None = None,
-        stop_when: Callable[[History], bool] | None = None,
-        warm_start: bool = False,
-        folder: str | Path | None = None,
+        **options: Any,  # the command line finds them by reading this call of super().__init__
     ) -> None:
-        super().__init__(
-            query_size,
-            budget,
-            selector=DiffusionSelector(
-                mini_batch=mini_batch,
-                neighbors=neighbors,
-                steps=steps,
-                soft_start=soft_start,
-                shrink_below=shrink_below,
-                backend=backend,
-            ),
-            initial=initial,
-            layer=layer,
-            forward=forward,
-            pool=pool,
-            pool_batch_size=pool_batch_size,
-            oracle=oracle,
-            num_classes=num_classes,
-            stop_when=stop_when,
-            warm_start=warm_start,
-            folder=folder,
-            seed=seed,
+        if "selector" in options:
+            raise TypeError("DiffusionActiveLearning(selector=...): ActiveLearning takes any selector.")
+        selector = DiffusionSelector(
+            mini_batch=mini_batch,
+            neighbors=neighbors,
+            steps=steps,
+            soft_start=soft_start,
+            shrink_below=shrink_below,
+            backend=backend,
         )
+        super().__init__(query_size, budget, selector=selector, **options)

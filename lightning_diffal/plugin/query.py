@@ -1,124 +1,117 @@
-"""From a fitted model to the labels of the points it should learn next."""
+"""From a fitted model to the labels of the next points: the steps of a query, in order."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.utilities import rank_zero_warn
 from torch.utils.data import DataLoader, Dataset
 
-from lightning_diffal.plugin.batches import Forward
-from lightning_diffal.plugin.embedding import Embedded, embed
-from lightning_diffal.plugin.loaders import leaves, pool_loader, with_dataset
-from lightning_diffal.plugin.shards import gathered, ranks_of, rows_of_rank
-from lightning_diffal.plugin.state import AnswerSheet, Run
-from lightning_diffal.pool.fingerprint import length_of, looks_random
+from lightning_diffal.plugin.answers import QueryAnswers
+from lightning_diffal.plugin.config import RunConfig
+from lightning_diffal.plugin.data.copy_loader import pool_loader, with_dataset
+from lightning_diffal.plugin.data.loader_tree import flatten_loaders
+from lightning_diffal.plugin.distributed.rank_agreement import check_same_choice
+from lightning_diffal.plugin.model.embedding import Embedded, embed
+from lightning_diffal.plugin.model.shards import all_gather_shards, ranks_of, shard_of_rank
+from lightning_diffal.plugin.state import RunState
+from lightning_diffal.pool.fingerprint import length_of
 from lightning_diffal.pool.oracle import DatasetOracle
-from lightning_diffal.pool.randomness import seed_of, seeded
+from lightning_diffal.pool.randomness import temporary_seed
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import AnySelector, Query, choose, needs_of, parameters_of
+from lightning_diffal.selectors.base import Query, choose
 from lightning_diffal.selectors.snapshot import Snapshot, require
 
 
-@dataclass(frozen=True, kw_only=True)
-class Questioner:
-    """How the pool is looked at and who chooses: the parameters of the callback that concern a query."""
+def embed_pool(trainer: Any, module: Any, config: RunConfig, state: RunState, timer: StageTimer) -> Embedded:
+    """What the selector needs to know of all candidates: each rank embeds its shard, then they are all-gathered."""
+    needs = needs_of_query(config, state)
+    if not needs:
+        return Embedded(None, None, None, None)
+    shard = shard_of_rank(state.candidates, trainer.global_rank, trainer.world_size)
+    loader = pool_loader(pool_source(trainer, config, state), shard, config.pool_batch_size)
+    with temporary_seed(config.seed_for(state.round)):
+        embedded = embed_points(trainer, module, config, loader, needs, timer)
+    return all_gather_shards(trainer, embedded, len(state.candidates))
 
-    selector: AnySelector
-    layer: str | None
-    forward: Forward | None
-    pool: Any
-    pool_batch_size: int | None
-    num_classes: int | None
-    seed: int
 
-    def ask(self, trainer: Any, module: Any, run: Run, size: int, timer: StageTimer) -> tuple[Query, list[int]]:
-        """Embed the pool, let the selector choose, ask the oracle. Indices are the dataset's own."""
-        rows = torch.tensor(run.candidates)
-        asks = "answer" in parameters_of(self.selector)
-        needs = needs_of(self.selector) | ({"logits"} if asks and not run.oracle.immediate else set())
-        seed = seed_of(self.seed, len(run.ledger.records))
-        with seeded(seed):
-            seen = self.look(trainer, module, run, needs, timer)
-        known = run.pool.labels[rows]
-        device = trainer.strategy.root_device if needs else known.device
-        snapshot = Snapshot(
-            labels=known.to(device),
-            num_classes=self.count_classes(seen, run),
-            embeddings=seen.embeddings,
-            logits=seen.logits,
-            stochastic=seen.stochastic,
-            queries_before=sum(record.unreached is not None for record in run.ledger.records),
-            ranks=ranks_of(trainer),
+def choose_points(
+    trainer: Any, config: RunConfig, state: RunState, embedded: Embedded, timer: StageTimer
+) -> tuple[Query, QueryAnswers]:
+    """The selector's choice, in indices of the dataset, and the answers it was given on the way.
+
+    Selectors that need a graph build it here. Every rank makes the same choice from the same values.
+    """
+    candidates = torch.tensor(state.candidates)
+    labels = state.pool.labels[candidates]
+    device = trainer.strategy.root_device if needs_of_query(config, state) else labels.device
+    snapshot = Snapshot(
+        labels=labels.to(device),
+        num_classes=count_classes(config, state, embedded),
+        embeddings=embedded.embeddings,
+        logits=embedded.logits,
+        stochastic=embedded.stochastic,
+        queries_before=sum(record.unreached is not None for record in state.ledger.records),
+        ranks=ranks_of(trainer),
+    )
+    size = min(config.query_size, config.budget - len(state.pool.labeled))
+    answers = QueryAnswers(trainer, state.oracle, candidates, min(size, snapshot.num_unlabeled))
+    # People are asked for the whole query at once; until then the model's prediction stands in.
+    answer = answers if state.oracle.immediate else lambda rows: require(snapshot.logits, "logits")[rows].argmax(dim=1)
+    generator = torch.Generator(device).manual_seed(config.seed_for(state.round))
+    rows = choose(config.selector, snapshot, size, answer=answer, generator=generator, timer=timer)
+    query = Query(candidates[rows.indices.cpu()], rows.scores.cpu(), rows.reached.cpu(), rows.unreached)
+    check_same_choice(trainer, query.indices.tolist())
+    return query, answers
+
+
+def embed_points(
+    trainer: Any,
+    module: Any,
+    config: RunConfig,
+    loader: "DataLoader[Any]",
+    needs: frozenset[str],
+    timer: StageTimer,
+) -> Embedded:
+    """One pass of a loader through the model, as the user configured it."""
+    return embed(
+        trainer,
+        module,
+        loader,
+        needs=needs,
+        layer=config.layer,
+        forward=config.forward,
+        passes=config.passes,
+        timer=timer,
+    )
+
+
+def needs_of_query(config: RunConfig, state: RunState) -> frozenset[str]:
+    """What the selector reads, and logits where the model's prediction stands in for answers."""
+    stand_in = config.asks_during_query and not state.oracle.immediate
+    return config.needs | ({"logits"} if stand_in else set())
+
+
+def pool_source(trainer: Any, config: RunConfig, state: RunState) -> "DataLoader[Any]":
+    """A loader over the whole dataset without training augmentation, if the user gives one."""
+    pool = config.pool
+    for owner in (trainer.datamodule, trainer.lightning_module):
+        if pool is None and hasattr(owner, "pool_dataloader"):
+            pool = owner.pool_dataloader()
+    if pool is None:
+        return state.loader
+    loader = with_dataset(state.loader, pool) if isinstance(pool, Dataset) else flatten_loaders(pool)[0]
+    size = length_of(loader.dataset)
+    if size != len(state.pool):
+        raise MisconfigurationException(
+            f"pool= or pool_dataloader(): {size} points, where the training dataset has {len(state.pool)}. Both need "
+            "the same points in the same order."
         )
-        sheet = AnswerSheet(run.answers, rows, min(size, snapshot.num_unlabeled))
-        # People are asked for the whole batch at once; until then the model's own prediction stands in.
-        answer = (
-            sheet if run.oracle.immediate else lambda places: require(snapshot.logits, "logits")[places].argmax(dim=1)
-        )
-        generator = torch.Generator(device).manual_seed(seed)
-        query = choose(self.selector, snapshot, size, answer=answer, generator=generator, timer=timer)
-        chosen = Query(rows[query.indices.cpu()], query.scores.cpu(), query.reached.cpu(), query.unreached)
-        return chosen, sheet.settle(chosen.indices.tolist())
+    return loader
 
-    def rehearse(self, trainer: Any, module: Any, run: Run) -> None:
-        """Embed two points before anything is trained, so that what cannot work is not found out after hours."""
-        loader, needs = self.pool_source(trainer, run), needs_of(self.selector)
-        if hasattr(self.selector, "check_pool"):
-            self.selector.check_pool(len(run.candidates))
-        if needs:
-            with seeded(self.seed):
-                self.embedded(trainer, module, pool_loader(loader, run.candidates[:2], None), needs, StageTimer())
-        if needs and loader is run.loader and looks_random(run.dataset, run.size):
-            rank_zero_warn(
-                "The pool is embedded through the training dataset, which gives other items each time, as random "
-                "augmentation does. A pool_dataloader() in the DataModule, or pool=, without it embeds better."
-            )
 
-    def look(self, trainer: Any, module: Any, run: Run, needs: frozenset[str], timer: StageTimer) -> Embedded:
-        """What the selector needs to know of the candidates, each rank reading its share of them."""
-        if not needs:
-            return Embedded(None, None, None, None)
-        mine = rows_of_rank(run.candidates, trainer.global_rank, trainer.world_size)
-        loader = pool_loader(self.pool_source(trainer, run), mine, self.pool_batch_size)
-        return gathered(trainer, self.embedded(trainer, module, loader, needs, timer), len(run.candidates))
-
-    def embedded(
-        self, trainer: Any, module: Any, loader: "DataLoader[Any]", needs: frozenset[str], timer: StageTimer
-    ) -> Embedded:
-        passes = getattr(self.selector, "passes", None) or 1
-        return embed(
-            trainer,
-            module,
-            loader,
-            needs=needs,
-            layer=self.layer,
-            forward=self.forward,
-            passes=passes,
-            timer=timer,
-        )
-
-    def pool_source(self, trainer: Any, run: Run) -> "DataLoader[Any]":
-        """A loader over the whole dataset without training augmentation, if the user offers one."""
-        offered = self.pool
-        for owner in (trainer.datamodule, trainer.lightning_module):
-            if offered is None and hasattr(owner, "pool_dataloader"):
-                offered = owner.pool_dataloader()
-        if offered is None:
-            return run.loader
-        loader = with_dataset(run.loader, offered) if isinstance(offered, Dataset) else leaves(offered)[0]
-        size = length_of(loader.dataset)
-        if size != run.size:
-            raise MisconfigurationException(
-                f"pool= or pool_dataloader(): {size} points, where the training dataset has {run.size}. Both need the "
-                "same points in the same order."
-            )
-        return loader
-
-    def count_classes(self, seen: Embedded, run: Run) -> int:
-        """As the user says, else as wide as the classifier, else as the dataset says, and no fewer than were found."""
-        count = self.num_classes or seen.num_classes
-        if count is None and isinstance(run.oracle, DatasetOracle):
-            count = run.oracle.num_classes()
-        return max(count or 0, int(run.pool.labels.max()) + 1, 2)
+def count_classes(config: RunConfig, state: RunState, embedded: Embedded) -> int:
+    """`num_classes`, else the width of the classifier, else as the dataset says; no fewer than were found."""
+    count = config.num_classes or embedded.num_classes
+    if count is None and isinstance(state.oracle, DatasetOracle):
+        count = state.oracle.num_classes()
+    return max(count or 0, int(state.pool.labels.max()) + 1, 2)

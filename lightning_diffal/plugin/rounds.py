@@ -8,9 +8,12 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities import rank_zero_info
 
-from lightning_diffal.plugin.checkpoints import Checkpoints
+from lightning_diffal.plugin.checkpoints import RoundCheckpoints
+from lightning_diffal.plugin.config import RunConfig
+from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
+from lightning_diffal.plugin.distributed.strategies import check_one_trainer, check_rounds
 from lightning_diffal.plugin.seeding import seed_training
-from lightning_diffal.plugin.strategies import check_one_trainer, check_rounds
+from lightning_diffal.plugin.state import RunState
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.ledger import Ledger, Record
 
@@ -22,33 +25,34 @@ def fit_rounds(
     active: "ActiveLearning", trainer: Any, model: Any, train_dataloaders: Any, val_dataloaders: Any, datamodule: Any
 ) -> History:
     """Rounds of `trainer.fit` until one of them is the last."""
+    config = active.config
     data = {"train_dataloaders": train_dataloaders, "val_dataloaders": val_dataloaders, "datamodule": datamodule}
     makes_trainers = callable(trainer) and not hasattr(trainer, "fit")
     ours = trainer() if makes_trainers else trainer
     check_trainer(active, ours)
     if not makes_trainers:
         check_one_trainer(ours.strategy)
-    folder = active.folder_for(ours)
-    if folder is None:  # fast_dev_run: one quick look, nothing written
+    folder = config.folder_for(ours)
+    if folder is None:  # fast_dev_run: one short fit, nothing written
         ours.fit(model, **data)
         return History([])
-    records, checkpoints = remembered(active, folder), Checkpoints(folder)
-    if is_over(active, records):
-        return finished(records, checkpoints, model)
+    records, checkpoints = read_records(config, folder), RoundCheckpoints(folder)
+    if is_over(config, records):
+        return finished_run(records, checkpoints, model)
     accumulate = ours.accumulate_grad_batches
     while True:
         ours.accumulate_grad_batches = accumulate  # GradientAccumulationScheduler leaves its last value there
         # Set-up that splits data at random splits it alike in every round.
-        seed_training(active.plan.seed)
+        seed_training(config.seed)
         active.checkpoints = checkpoints
         try:
-            fit_from(ours, model, data, checkpoints.start_of(len(records), active.warm_start))
+            fit_from(ours, model, data, checkpoints.start_of(len(records), config.warm_start))
         finally:
             active.checkpoints = None
-        before, records = len(records), remembered(active, folder)
+        before, records = len(records), read_records(config, folder)
         if len(records) <= before:
             raise MisconfigurationException(f"A round ended without a line in {folder / 'rounds.jsonl'}.")
-        if is_over(active, records):
+        if is_over(config, records):
             return History(records)
         if makes_trainers:
             ours = trainer()
@@ -78,22 +82,33 @@ def check_trainer(active: "ActiveLearning", trainer: Any) -> None:
     check_rounds(trainer.strategy)
 
 
-def remembered(active: "ActiveLearning", folder: Path) -> list[Record]:
-    """What the ledger holds of this run, before there is a dataset to check it against."""
-    ledger = Ledger(folder)
-    ledger.open(None, **active.plan.identity())
-    return ledger.records
+def read_records(config: RunConfig, folder: Path) -> list[Record]:
+    """The rounds of this run on the disk, before there is a dataset to check them against."""
+    return Ledger(folder).read(config.identity())
 
 
-def is_over(active: "ActiveLearning", records: list[Record]) -> bool:
-    """Whether there is nothing left to do; a larger budget than before is."""
+def reason_to_stop(trainer: Any, config: RunConfig, state: RunState, record: Record) -> str | None:
+    """Why the round that was just fitted is the last: "budget", "pool" or "stop_when"; None if it is not."""
+    if len(state.pool.labeled) >= config.budget:
+        return "budget"
+    if state.num_unlabeled == 0:
+        return "pool"
+    if config.stop_when is None:
+        return None
+    stop_when, history = config.stop_when, History([*state.ledger.records, record])
+    # Metrics that were not synchronised differ between ranks, and a rank that stops alone would leave the others.
+    return "stop_when" if from_rank_zero(trainer, lambda: bool(stop_when(history))) else None
+
+
+def is_over(config: RunConfig, records: list[Record]) -> bool:
+    """Whether the last round was the last one; not after a larger budget was given."""
     if not records or records[-1].last is None:
         return False
-    return records[-1].last != "budget" or records[-1].labeled >= active.plan.budget
+    return records[-1].last != "budget" or records[-1].labeled >= config.budget
 
 
-def finished(records: list[Record], checkpoints: Checkpoints, model: Any) -> History:
-    """The history of a run that is over, and its weights in the model."""
+def finished_run(records: list[Record], checkpoints: RoundCheckpoints, model: Any) -> History:
+    """The history of a run that is over; its weights are loaded into the model."""
     weights = checkpoints.trained(records[-1].round)
     if weights.exists():
         getattr(model, "_orig_mod", model).load_state_dict(

@@ -1,132 +1,114 @@
-"""A pool, its oracle and its ledger, as one fit finds them."""
+"""What one fit knows of the run: the pool, its labels, the ledger and the oracle."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from torch import Tensor
 from torch.utils.data import DataLoader
 
-from lightning_diffal.plugin.loaders import candidates_of, check_loader, leaves, narrowed
-from lightning_diffal.plugin.rank_zero import from_rank_zero
+from lightning_diffal.plugin.config import RunConfig
+from lightning_diffal.plugin.data.guard import check_loader, shows_pool
+from lightning_diffal.plugin.data.loader_tree import flatten_loaders, map_loaders
+from lightning_diffal.plugin.data.loaders import candidates_of, restrict_to_labeled
+from lightning_diffal.plugin.distributed.rank_agreement import check_same_dataset
+from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.pool.fingerprint import fingerprint, length_of
 from lightning_diffal.pool.items import MapStyle
 from lightning_diffal.pool.label_pool import LabelPool
-from lightning_diffal.pool.ledger import Ledger, Record
-from lightning_diffal.pool.oracle import AnswerFunction, DatasetOracle, FunctionOracle, Oracle, innermost
+from lightning_diffal.pool.ledger import Ledger, Record, RunIdentity
+from lightning_diffal.pool.oracle import DatasetOracle, FunctionOracle, Oracle
 
 
-class Run:
-    """What one fit needs to know of the run so far. Opened anew for each: the ledger on the disk is the truth.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunState:
+    """Read from the ledger at the start of each fit: what is on the disk is the truth.
 
     The pool is the dataset of the first training loader. Other loaders over as many points show the same points in
-    another way and are narrowed alike; loaders over other data are left alone.
+    another way and are restricted too; loaders over other data are left alone.
     """
 
-    def __init__(self, trainer: Any, loaders: Any, folder: Path | None, oracle: AnswerFunction | None) -> None:
-        self.trainer, self.folder = trainer, folder
-        for loader in leaves(loaders):
-            check_loader(loader)
-        self.loader: DataLoader[Any] = leaves(loaders)[0]
-        self.dataset: MapStyle = self.loader.dataset
-        self.size = length_of(self.dataset) or 0
-        if self.size == 0:
-            raise MisconfigurationException(f"The training dataset {type(self.dataset).__name__} is empty.")
-        self.others = [loader.dataset for loader in leaves(loaders) if not self.shows_the_pool(loader)]
-        self.candidates = candidates_of(self.loader)
-        self.pool, self.ledger = LabelPool(self.size), Ledger(folder)
-        self.fingerprint = fingerprint(self.dataset, self.size)
-        check_ranks(trainer, self.fingerprint)
-        self.oracle: Oracle
-        if oracle is None:
-            self.oracle = DatasetOracle(self.dataset)
-        else:
-            self.oracle = FunctionOracle(oracle, folder and folder / "answers.jsonl")
+    loader: "DataLoader[Any]"
+    """The first training loader, as the user made it."""
+    candidates: list[int]
+    """Indices of the points that may be asked about."""
+    other_datasets: list[MapStyle]
+    """Training datasets that are not the pool."""
+    fingerprint: str
+    pool: LabelPool
+    ledger: Ledger
+    oracle: Oracle
 
-    def shows_the_pool(self, loader: "DataLoader[Any]") -> bool:
-        if length_of(loader.dataset) == self.size:
-            return True
-        if innermost(loader.dataset) is innermost(self.dataset):
-            raise MisconfigurationException(
-                f"Two training loaders draw from one dataset through different subsets, of {self.size} and "
-                f"{length_of(loader.dataset)} points: which of them are labeled cannot be told. Give both the same one."
-            )
-        return False
+    @property
+    def dataset(self) -> MapStyle:
+        return self.loader.dataset
 
-    def narrowed(self, loader: "DataLoader[Any]") -> "DataLoader[Any]":
-        """A training loader that draws labeled points only."""
-        if any(loader.dataset is other for other in self.others):
-            return loader
-        labeled = self.pool.labeled
-        labels = None if isinstance(self.oracle, DatasetOracle) else self.pool.labels[labeled].tolist()
-        return narrowed(loader, labeled.tolist(), labels, len(self.ledger.records))
+    @property
+    def round(self) -> int:
+        """The number of the round under way. Round 0 is the first labels."""
+        return len(self.ledger.records)
 
-    def unlabeled(self) -> int:
+    @property
+    def num_unlabeled(self) -> int:
         """How many points could still be asked about."""
         return len(self.candidates) - len(self.pool.labeled)
 
-    def answers(self, indices: Sequence[int]) -> list[int]:
-        """What the oracle says, on every rank. A function of the user's is asked on one."""
-        if isinstance(self.oracle, DatasetOracle):
-            return self.oracle(indices)
-        return from_rank_zero(self.trainer, lambda: self.oracle(indices))
 
-    def adopt(self, remembered: Sequence[dict[str, Any]], kinship: dict[str, Any]) -> None:
-        """Go on from a checkpoint that remembers more rounds than the ledger; never back to one that knows less."""
-        for record in self.ledger.missing(remembered, **kinship):
-            self.commit(record)
-
-    def commit(self, record: Record) -> Record:
-        """Write a round on one rank and tell it to all."""
-
-        def written() -> Record:
-            self.ledger.append(record, self.pool)
-            return record
-
-        heard = from_rank_zero(self.trainer, written)
-        if not self.trainer.is_global_zero:
-            self.ledger.hear(heard, self.pool)
-        return heard
-
-
-def check_ranks(trainer: Any, fingerprint: str) -> None:
-    """Refuse to start, on every rank, if one of them sees another dataset."""
-    if trainer.world_size == 1:
-        return
-    number = int(fingerprint.split("-")[1][:15], 16)
-    numbers = trainer.strategy.all_gather(torch.tensor(number, device=trainer.strategy.root_device))
-    others = [rank for rank, theirs in enumerate(numbers.tolist()) if theirs != numbers.tolist()[0]]
-    if others:
-        raise MisconfigurationException(
-            f"Rank {others[0]} sees another training dataset than rank 0: their indices would name other points. Is "
-            "data split or downloaded at random on each rank? A generator with a fixed seed splits alike."
-        )
+def open_state(trainer: Any, config: RunConfig, loaders: Any) -> RunState:
+    """The state of the run in the config's folder; rank 0 alone reads it."""
+    for loader in flatten_loaders(loaders):
+        check_loader(loader)
+    first, *others = flatten_loaders(loaders)
+    size = length_of(first.dataset)
+    if not size:
+        raise MisconfigurationException(f"The training dataset {type(first.dataset).__name__} is empty.")
+    folder = config.folder_for(trainer)
+    state = RunState(
+        loader=first,
+        candidates=candidates_of(first),
+        other_datasets=[loader.dataset for loader in others if not shows_pool(loader, first.dataset)],
+        fingerprint=fingerprint(first.dataset, size),
+        pool=LabelPool(size),
+        ledger=Ledger(folder),
+        oracle=DatasetOracle(first.dataset)
+        if config.oracle is None
+        else FunctionOracle(config.oracle, folder and folder / "answers.jsonl"),
+    )
+    check_same_dataset(trainer, state.fingerprint)
+    identity = config.identity(state.fingerprint)
+    state.ledger.replay(from_rank_zero(trainer, lambda: state.ledger.read(identity)), state.pool)
+    return state
 
 
-class AnswerSheet:
-    """The answers a selector may have while it chooses: so many, and only of points that it then does choose."""
+def restore_from_checkpoint(
+    trainer: Any, state: RunState, checkpoint_records: Sequence[dict[str, Any]], identity: RunIdentity
+) -> None:
+    """Add the rounds of a checkpoint that the ledger does not have. A checkpoint with fewer changes nothing."""
+    for record in state.ledger.records_beyond(checkpoint_records, identity):
+        commit(trainer, state, record)
 
-    def __init__(self, ask: Callable[[list[int]], list[int]], rows: Tensor, size: int) -> None:
-        self.ask, self.rows, self.size = ask, rows, size
-        self.given: dict[int, int] = {}
 
-    def __call__(self, places: Tensor) -> Tensor:
-        indices = self.rows[places.cpu()].tolist()
-        fresh = [index for index in indices if index not in self.given]
-        if len(self.given) + len(fresh) > self.size:
-            raise ValueError(f"The selector asked for more than the {self.size} labels of this query.")
-        if fresh:
-            self.given.update(zip(fresh, self.ask(fresh), strict=True))
-        return torch.tensor([self.given[index] for index in indices], device=places.device)
+def commit(trainer: Any, state: RunState, record: Record) -> Record:
+    """Write a round on rank 0, then apply it on every rank."""
 
-    def settle(self, indices: list[int]) -> list[int]:
-        """The labels of the points that were chosen, those asked already included."""
-        peeked = sorted(self.given.keys() - set(indices))
-        if peeked:
-            raise ValueError(f"The selector looked at the label of point {peeked[0]} and did not choose it.")
-        missing = [index for index in indices if index not in self.given]
-        if missing:
-            self.given.update(zip(missing, self.ask(missing), strict=True))
-        return [self.given[index] for index in indices]
+    def append() -> Record:
+        state.ledger.append(record, state.pool)
+        return record
+
+    committed = from_rank_zero(trainer, append)
+    if not trainer.is_global_zero:
+        state.ledger.apply(committed, state.pool)
+    return committed
+
+
+def labeled_loaders(state: RunState, loaders: Any) -> Any:
+    """The training loaders over the labeled points alone."""
+    indices = state.pool.labeled
+    labels = None if isinstance(state.oracle, DatasetOracle) else state.pool.labels[indices].tolist()
+
+    def restrict(loader: "DataLoader[Any]") -> "DataLoader[Any]":
+        if any(loader.dataset is other for other in state.other_datasets):
+            return loader
+        return restrict_to_labeled(loader, indices.tolist(), labels, state.round)
+
+    return map_loaders(loaders, restrict)

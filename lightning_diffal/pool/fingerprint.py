@@ -1,4 +1,4 @@
-"""Whether two datasets are the same, and whether one gives the same item twice."""
+"""Whether two datasets are the same, and whether a dataset gives the same item twice."""
 
 import hashlib
 from collections.abc import Mapping, Sized
@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from lightning_diffal.pool.items import MapStyle, without_label
-from lightning_diffal.pool.randomness import seeded
+from lightning_diffal.pool.randomness import temporary_seed
 
-# So many items are looked at, evenly spread.
-LOOKS = 8
+# Items that are compared, evenly spread over the dataset.
+SAMPLES = 8
 
 
 def fingerprint(dataset: MapStyle, size: int) -> str:
@@ -20,35 +20,35 @@ def fingerprint(dataset: MapStyle, size: int) -> str:
     Random augmentation does not change it: the items are taken under a fixed seed.
     """
     digest = hashlib.sha256(str(size).encode())
-    with seeded(0):
-        for index in looked_at(size):
-            digest.update(bytes_of(without_label(dataset[index])))
+    with temporary_seed(0):
+        for index in sample_indices(size):
+            digest.update(to_bytes(without_label(dataset[index])))
     return f"{size}-{digest.hexdigest()[:16]}"
 
 
-def looks_random(dataset: MapStyle, size: int) -> bool:
+def is_random(dataset: MapStyle, size: int) -> bool:
     """Whether an item changes when it is asked for again."""
 
-    def look(seed: int) -> list[bytes]:
-        with seeded(seed):
-            return [bytes_of(without_label(dataset[index])) for index in looked_at(size)[:4]]
+    def content(seed: int) -> list[bytes]:
+        with temporary_seed(seed):
+            return [to_bytes(without_label(dataset[index])) for index in sample_indices(size)[:4]]
 
-    return look(1) != look(2)
+    return content(1) != content(2)
 
 
-def looked_at(size: int) -> list[int]:
-    return sorted({place * (size - 1) // (LOOKS - 1) for place in range(LOOKS)})
+def sample_indices(size: int) -> list[int]:
+    return sorted({sample * (size - 1) // (SAMPLES - 1) for sample in range(SAMPLES)})
 
 
 def length_of(dataset: MapStyle) -> int | None:
-    """How many points a dataset has, None if it does not say."""
+    """How many points a dataset has, None if it has no length."""
     try:
         return len(dataset) if isinstance(dataset, Sized) else None
     except (TypeError, NotImplementedError):
         return None
 
 
-def bytes_of(value: Any) -> bytes:
+def to_bytes(value: Any) -> bytes:
     """The content of an item."""
     if isinstance(value, Tensor):
         if value.layout != torch.strided:
@@ -56,9 +56,9 @@ def bytes_of(value: Any) -> bytes:
         flat = value.detach().cpu().contiguous().flatten().view(torch.uint8)
         return str(value.dtype).encode() + bytes(flat.numpy())
     if isinstance(value, Mapping):
-        return b"".join(str(key).encode() + bytes_of(part) for key, part in value.items())
+        return b"".join(str(key).encode() + to_bytes(part) for key, part in value.items())
     if isinstance(value, (list, tuple)):
-        return b"".join(map(bytes_of, value))
+        return b"".join(map(to_bytes, value))
     if hasattr(value, "tobytes"):  # arrays and images
         return bytes(value.tobytes())
     if isinstance(value, (int, float, str, bytes, bool)) or value is None:

@@ -1,4 +1,4 @@
-"""What a run has come to, round by round."""
+"""The results of a run, round by round."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class History(Sequence[dict[str, Any]]):
-    """One row for each fit: what it was trained on, what came out, and what was asked next.
+    """One row for each fit: labels trained on, metrics, and what was queried next.
 
     Prints as a table. `frame()` gives a pandas data frame, `plot()` draws accuracy against labels.
     """
@@ -25,8 +25,8 @@ class History(Sequence[dict[str, Any]]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, place: Any) -> Any:
-        return self.rows[place]
+    def __getitem__(self, row: Any) -> Any:
+        return self.rows[row]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.rows)
@@ -47,7 +47,7 @@ class History(Sequence[dict[str, Any]]):
         return list(dict.fromkeys(name for record in self.records for name in record.metrics))
 
     def main_metric(self) -> str:
-        """The metric that people would look at: validation accuracy, else any accuracy, else the first."""
+        """Validation accuracy if it was logged, else any accuracy, else the first metric."""
         names = self.metric_names()
         if not names:
             raise ValueError("No metric was logged. `self.log('val_acc', ...)` in validation_step logs one.")
@@ -80,7 +80,7 @@ class History(Sequence[dict[str, Any]]):
         if not self.rows:
             return "no rounds yet"
         names = list(dict.fromkeys(name for row in self.rows for name in row))
-        cells = [names, *([shown(row.get(name)) for name in names] for row in self.rows)]
+        cells = [names, *([format_cell(row.get(name)) for name in names] for row in self.rows)]
         widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
         return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])
@@ -89,7 +89,7 @@ class History(Sequence[dict[str, Any]]):
 
 
 def row_of(record: Record) -> dict[str, Any]:
-    """What people look at, of one round."""
+    """One row of the table."""
     explored = sum(reached is False for reached in record.reached)
     return {
         "round": record.round,
@@ -103,7 +103,7 @@ def row_of(record: Record) -> dict[str, Any]:
     }
 
 
-def shown(value: Any) -> str:
+def format_cell(value: Any) -> str:
     if value is None:
         return "–"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -8,7 +8,7 @@ from typing import cast
 import torch
 
 from lightning_diffal.arguments import check_count, skip_type_check
-from lightning_diffal.pool.items import as_class
+from lightning_diffal.pool.items import to_class
 from lightning_diffal.pool.oracle import DatasetOracle, Oracle
 from lightning_diffal.pool.randomness import seed_of
 
@@ -16,7 +16,7 @@ from lightning_diffal.pool.randomness import seed_of
 @skip_type_check
 @dataclass(frozen=True)
 class PerClass:
-    """So many first labels of every class. For simulations: nobody knows the classes of points that are not labeled."""
+    """First labels: `count` of every class. For simulations only: nobody knows the classes of unlabeled points."""
 
     count: int
 
@@ -29,7 +29,7 @@ def draw_initial(
 ) -> list[int]:
     """The indices of the first labels: drawn by seed from the candidates, or those given."""
     generator = torch.Generator().manual_seed(seed_of(seed, 0))
-    shuffled = [candidates[place] for place in torch.randperm(len(candidates), generator=generator).tolist()]
+    shuffled = [candidates[row] for row in torch.randperm(len(candidates), generator=generator).tolist()]
     if isinstance(initial, int):
         return sorted(shuffled[:initial])
     if isinstance(initial, PerClass):
@@ -54,13 +54,13 @@ def draw_initial(
 
 @skip_type_check
 def check_initial(caller: str, initial: object, budget: int) -> int | PerClass | list[int]:
-    """Refuse first labels that are no count, no `PerClass` and no indices, or more than the budget."""
+    """Refuse first labels that are not a count, `PerClass` or indices, or more than the budget."""
     if isinstance(initial, PerClass):
         return initial
     if isinstance(initial, int) and not isinstance(initial, bool) and initial >= 0:
         count, kept = initial, cast(int | list[int], initial)
     elif isinstance(initial, (Iterable, torch.Tensor)) and not isinstance(initial, (str, bytes)):
-        points = [as_class(point) for point in initial]
+        points = [to_class(point) for point in initial]
         count, kept = len(points), points
         if not points or min(points) < 0 or len(set(points)) != len(points):
             raise ValueError(f"{caller}(initial=...): different indices from 0 are needed, {points[:5]}... were given.")
@@ -73,8 +73,8 @@ def check_initial(caller: str, initial: object, budget: int) -> int | PerClass |
     return kept
 
 
-def described_initial(initial: int | PerClass | list[int]) -> str:
-    """How the first labels were found, short enough for every line of a ledger."""
+def describe_initial(initial: int | PerClass | list[int]) -> str:
+    """How the first labels were chosen, short enough for every line of a ledger."""
     if isinstance(initial, list):
         return f"{len(initial)} indices, {hashlib.sha256(repr(initial).encode()).hexdigest()[:8]}"
     return repr(initial)

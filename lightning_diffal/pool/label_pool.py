@@ -1,4 +1,4 @@
-"""Who is labeled."""
+"""Which points of the pool are labeled."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from lightning_diffal.labels import UNLABELED
 class LabelPool:
     """The labels of n points, as far as they are known. Only `reveal` changes them.
 
-    Indices are those of the dataset, everywhere and always: never places among the unlabeled.
+    Indices are those of the dataset, everywhere and always: never positions among the unlabeled.
     """
 
     def __init__(self, size: int) -> None:
@@ -44,7 +44,7 @@ class LabelPool:
 
 
 def check_reveal(known: Int[Tensor, " n"], indices: Sequence[int], labels: Sequence[int]) -> None:
-    """Refuse indices outside the pool, points twice, points that have a label, and labels that are no classes."""
+    """Refuse indices outside the pool, points twice, points that have a label, and labels that are not classes."""
     if len(indices) != len(labels):
         raise ValueError(f"{len(indices)} points and {len(labels)} labels: one label for each point is needed.")
     outside = [index for index in indices if not 0 <= index < len(known)]
@@ -57,4 +57,4 @@ def check_reveal(known: Int[Tensor, " n"], indices: Sequence[int], labels: Seque
         raise ValueError("a point is named twice.")
     wrong = [label for label in labels if label < 0]
     if wrong:
-        raise ValueError(f"label {wrong[0]} is no class: classes count from 0.")
+        raise ValueError(f"label {wrong[0]} is not a class: classes are counted from 0.")

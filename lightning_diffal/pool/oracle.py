@@ -8,22 +8,22 @@ import torch
 from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
-from lightning_diffal.pool.items import MapStyle, as_class, label_of
+from lightning_diffal.pool.items import MapStyle, label_of, to_class
 from lightning_diffal.pool.json_lines import JsonLines
-from lightning_diffal.pool.randomness import seeded
+from lightning_diffal.pool.randomness import temporary_seed
 
 # What a user may pass as an oracle: indices in, one class for each out.
 AnswerFunction = Callable[[list[int]], Iterable[Any]]
 
 
 class DatasetOracle:
-    """A simulation: the labels are in the dataset already, and are read one by one as they are asked for.
+    """Simulation: the labels are in the dataset already, and each is read when it is asked for.
 
     They come from `.targets` or `.tensors` where the dataset has them and does not transform them, else by item.
     """
 
     immediate = True
-    """Whether it may be asked after each mini-batch of a query, as in Algorithm 1, or once for the whole batch."""
+    """Whether it is asked after each mini-batch of a query, as in Algorithm 1, or once for the whole query."""
 
     def __init__(self, dataset: MapStyle) -> None:
         self.dataset = dataset
@@ -31,56 +31,56 @@ class DatasetOracle:
     def __call__(self, indices: Sequence[int]) -> list[int]:
         targets = targets_of(self.dataset)
         if targets is not None:
-            return [as_class(targets[index]) for index in indices]
-        with seeded(0):  # an item may be augmented at random
+            return [to_class(targets[index]) for index in indices]
+        with temporary_seed(0):  # an item may be augmented at random
             return [label_of(self.dataset[index]) for index in indices]
 
     def num_classes(self) -> int | None:
-        """How many classes there are, if the dataset says so without being read item by item."""
+        """How many classes there are, if that is known without reading the items."""
         targets = targets_of(self.dataset)
         if targets is not None and len(targets):
-            return 1 + max(map(as_class, targets))
-        classes = getattr(innermost(self.dataset), "classes", None)
+            return 1 + max(map(to_class, targets))
+        classes = getattr(unwrap_subsets(self.dataset), "classes", None)
         return len(classes) if classes is not None else None
 
 
 class FunctionOracle:
-    """A function of the user's: a person, a service, a file. Every answer is on the disk before it is used.
+    """The user's function: a person, a service, a file. Every answer is on the disk before it is used.
 
     It is asked once for the whole batch, by indices of the dataset, and never twice for the same point: what it
     answered before the process was killed is read back.
     """
 
-    def __init__(self, function: AnswerFunction, memory: Path | None) -> None:
+    def __init__(self, function: AnswerFunction, path: Path | None) -> None:
         self.function, self.immediate = function, bool(getattr(function, "immediate", False))
-        self.memory = JsonLines(memory) if memory is not None else None
-        lines = self.memory.read() if self.memory is not None else []
+        self.file = JsonLines(path) if path is not None else None
+        lines = self.file.read() if self.file is not None else []
         self.known = {index: label for line in lines for index, label in zip(*line.values(), strict=True)}
 
     def __call__(self, indices: Sequence[int]) -> list[int]:
         missing = [index for index in indices if index not in self.known]
         if missing:
-            answers = [as_class(answer) for answer in self.function(missing)]
+            answers = [to_class(answer) for answer in self.function(missing)]
             if len(answers) != len(missing) or min(answers) < 0:
                 raise ValueError(
                     f"oracle={self.function!r}: asked about the {len(missing)} points {missing[:5]}..., it answered "
                     f"{len(answers)} labels, {answers[:5]}... One class for each, counted from 0, is needed."
                 )
-            if self.memory is not None:
-                self.memory.append({"indices": missing, "labels": answers})
+            if self.file is not None:
+                self.file.append({"indices": missing, "labels": answers})
             self.known.update(zip(missing, answers, strict=True))
         return [self.known[index] for index in indices]
 
 
-# Who answers. The dataset's own labels never reach training or a selector but through this door.
+# The dataset's own labels reach training and selectors through an oracle only.
 Oracle: TypeAlias = DatasetOracle | FunctionOracle
 
 
 def targets_of(dataset: MapStyle) -> Sequence[Any] | Tensor | None:
-    """The labels of all points without loading them, None if only the items say."""
+    """The labels of all points without loading them, None if only the items hold them."""
     if isinstance(dataset, Subset):
         inner = targets_of(dataset.dataset)
-        return None if inner is None else PickedTargets(inner, dataset.indices)
+        return None if inner is None else SubsetTargets(inner, dataset.indices)
     if isinstance(dataset, TensorDataset):
         whole = [part for part in dataset.tensors[1:] if part.ndim == 1 and is_integer(part)]
         return whole[0] if len(whole) == 1 else None
@@ -91,8 +91,8 @@ def targets_of(dataset: MapStyle) -> Sequence[Any] | Tensor | None:
     return targets if one_each else None
 
 
-class PickedTargets(Sequence[Any]):
-    """Some of a dataset's labels, none of them read yet."""
+class SubsetTargets(Sequence[Any]):
+    """The labels of a subset, read one by one."""
 
     def __init__(self, targets: Any, indices: Sequence[int]) -> None:
         self.targets, self.indices = targets, indices
@@ -100,11 +100,11 @@ class PickedTargets(Sequence[Any]):
     def __len__(self) -> int:
         return len(self.indices)
 
-    def __getitem__(self, place: Any) -> Any:
-        return self.targets[self.indices[place]]
+    def __getitem__(self, row: Any) -> Any:
+        return self.targets[self.indices[row]]
 
 
-def innermost(dataset: MapStyle) -> MapStyle:
+def unwrap_subsets(dataset: MapStyle) -> MapStyle:
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
     return dataset

@@ -1,4 +1,4 @@
-"""Random numbers of our own, beside the user's."""
+"""Seeds, and random numbers that leave the user's generators alone."""
 
 import random
 import sys
@@ -9,8 +9,8 @@ import torch
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Everything random under one seed; afterwards all generators go on where they were."""
+def temporary_seed(seed: int) -> Iterator[None]:
+    """Seed Python, NumPy and torch for a block; afterwards all generators continue where they were."""
     numpy = sys.modules.get("numpy")
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     python_state, numpy_state = random.getstate(), numpy.random.get_state() if numpy else None

@@ -13,7 +13,7 @@ from lightning_diffal import (
     PerClass,
     PoissonSelector,
 )
-from tests.plugin.workshop import Clouds, Data, Net, learner, quiet
+from tests.plugin.toy_model import Clouds, Data, Net, learner, quiet
 
 ARGUMENTS = [
     ({"query_size": 0}, r"DiffusionActiveLearning\(query_size=0\): a whole number of at least 1 is needed"),
@@ -93,10 +93,10 @@ IN_A_RUN = [
     ({"oracle": lambda indices: ["cat"] * len(indices)}, None, TypeError, "A label is str 'cat': one class for each"),
     ({"oracle": lambda indices: [0.5] * len(indices)}, None, TypeError, "A label is float 0.5: one class for each"),
     ({}, Targets(["cat"] * 120), TypeError, "A label is str 'cat'"),
-    ({}, Targets(torch.full((120,), -1)), ValueError, "label -1 is no class: classes count from 0"),
-    ({}, ByItem(lambda x, i: x), TypeError, r"An item of the dataset is Tensor of shape \(2,\).*, which says no label"),
-    ({}, ByItem(lambda x, i: (x, i, i)), TypeError, r"An item of the dataset is a tuple of .* which says no label"),
-    ({}, ByItem(lambda x, i: (x, torch.ones(3))), TypeError, r"a tuple of \(Tensor, Tensor\), which says no label"),
+    ({}, Targets(torch.full((120,), -1)), ValueError, "label -1 is not a class: classes are counted from 0"),
+    ({}, ByItem(lambda x, i: x), TypeError, r"An item of the dataset is Tensor of shape \(2,\).*: it has no label"),
+    ({}, ByItem(lambda x, i: (x, i, i)), TypeError, r"An item of the dataset is a tuple of .*: it has no label"),
+    ({}, ByItem(lambda x, i: (x, torch.ones(3))), TypeError, r"a tuple of \(Tensor, Tensor\): it has no label"),
     ({}, Clouds(0), MisconfigurationException, "training dataset Clouds is empty"),
     (
         {"neighbors": 120},

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from lightning_diffal.plugin import dropout
-from lightning_diffal.plugin.dropout import DropoutPasses
+from lightning_diffal.plugin.model.dropout import DropoutPasses
 
 ROWS, WIDTH, PASSES = 6, 16, 50
 
@@ -62,7 +61,7 @@ class Counting(Head):
         return self.head(self.dropout(hidden).view(ROWS, WIDTH))
 
 
-def measured(model, passes):
+def measured(model, passes, **options):
     """What `embed` does with a batch."""
     x = torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(1))
     torch.manual_seed(0)
@@ -72,12 +71,12 @@ def measured(model, passes):
         assert len(output) == rows
         return output
 
-    several = DropoutPasses(model, passes, logits_of)
+    several = DropoutPasses(model, passes, logits_of, **options)
     with torch.no_grad():
-        several.together = several.allows_repeating(lambda: model(x), ROWS, model(x))
+        several.repeat_rows = several.allows_repeating(lambda: model(x), ROWS, model(x))
         model.runs = 0
-        mean, entropy = several.averaged(lambda: model(x), ROWS)
-    assert not any(child.training for child in model.modules()), "all asleep again"
+        mean, entropy = several.average(lambda: model(x), ROWS)
+    assert not any(child.training for child in model.modules()), "eval mode again"
     assert not model.dropout._forward_pre_hooks, "no hook is left"
     return x, mean, entropy
 
@@ -96,13 +95,11 @@ def test_a_model_that_does_not_take_repeated_rows_runs_once_for_each_pass(networ
     assert model.runs == PASSES
 
 
-def test_no_more_is_held_at_a_time_than_is_stated(monkeypatch):
-    monkeypatch.setattr(dropout, "ENTRIES", 16 * ROWS * WIDTH)
+def test_no_more_is_held_at_a_time_than_is_stated():
     model = Head()
-    measured(model, PASSES)
+    measured(model, PASSES, max_entries=16 * ROWS * WIDTH)
     assert model.runs == 4, "16, 16, 16 and 2 passes"
-    monkeypatch.setattr(dropout, "ENTRIES", 1)
-    measured(model, PASSES)
+    measured(model, PASSES, max_entries=1)
     assert model.runs == PASSES
 
 

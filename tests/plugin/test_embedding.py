@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from lightning_diffal import ActiveLearning
-from tests.plugin.workshop import Clouds, Data, Net, learner, quiet
+from tests.plugin.toy_model import Clouds, Data, Net, learner, quiet
 
 
 class Keeper:
@@ -198,7 +198,7 @@ def test_inputs_that_cannot_be_told_apart_are_an_error(tmp_path):
     with pytest.raises(MisconfigurationException, match=r"keys \['first', 'label', 'second'\].*forward takes \(x\)"):
         snapshot_of(tmp_path, model, Data(dataset), trainer={"limit_val_batches": 0})
     snapshot = snapshot_of(
-        tmp_path / "told",
+        tmp_path / "explicit",
         model,
         Data(dataset),
         trainer={"limit_val_batches": 0},
@@ -300,7 +300,7 @@ def state_of(model):
 def test_the_model_is_given_back_as_it_was(tmp_path):
     states = []
 
-    class Look(L.Callback):
+    class Record(L.Callback):
         def on_train_end(self, trainer, pl_module):
             states.append(state_of(pl_module))
 
@@ -308,7 +308,7 @@ def test_the_model_is_given_back_as_it_was(tmp_path):
             states.append(state_of(pl_module))
 
     active, model = learner(), Frozen()
-    quiet(tmp_path, active, Look()).fit(model, datamodule=Data())
+    quiet(tmp_path, active, Record()).fit(model, datamodule=Data())
     before, after = states
     assert before.pop("values").keys() == after["values"].keys()
     values = after.pop("values")
@@ -372,7 +372,7 @@ class Forgetful(Net):
         self.backbone.append(nn.Dropout(0.5))
 
 
-def test_stochastic_passes_wake_only_the_dropout(tmp_path):
+def test_stochastic_passes_train_only_the_dropout(tmp_path):
     model = Forgetful()
     snapshot = snapshot_of(tmp_path, model, needs=("stochastic", "logits"), passes=400)
     mean, once = snapshot.stochastic.probabilities, snapshot.probabilities
@@ -389,7 +389,7 @@ def test_stochastic_passes_wake_only_the_dropout(tmp_path):
     assert torch.allclose(torch.special.entr(passes).sum(2).mean(0), snapshot.stochastic.expected_entropy, atol=0.1)
 
 
-def test_a_model_without_dropout_is_told_where_the_paper_puts_it(tmp_path):
+def test_a_model_without_dropout_is_refused_with_where_the_paper_puts_it(tmp_path):
     model = Net()
     with pytest.raises(MisconfigurationException, match=r"no dropout layer\. The paper adds one after each hidden"):
         snapshot_of(tmp_path, model, needs=("stochastic",))

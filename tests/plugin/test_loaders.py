@@ -20,9 +20,10 @@ from torch.utils.data import (
 )
 
 from lightning_diffal import LabeledSampler
-from lightning_diffal.plugin.loaders import check_training_loaders, narrowed
-from lightning_diffal.plugin.samplers import LabeledBatches
-from tests.plugin.workshop import Clouds, Data, Net, learner, quiet, val_loader
+from lightning_diffal.plugin.data.guard import check_training_loaders
+from lightning_diffal.plugin.data.loaders import restrict_to_labeled
+from lightning_diffal.plugin.data.samplers import LabeledBatches
+from tests.plugin.toy_model import Clouds, Data, Net, learner, quiet, val_loader
 
 
 class GivenData(Data):
@@ -117,8 +118,8 @@ class AnyBatch(Net):
 
 def drawn_and_labeled(model, active, base):
     """For each fit, the points of the innermost dataset that it drew, and those that were labeled by then."""
-    dataset, known, fits = active.run.dataset, set(), []
-    for record, fit in zip(active.run.ledger.records, model.diary, strict=False):
+    dataset, known, fits = active.state.dataset, set(), []
+    for record, fit in zip(active.state.ledger.records, model.diary, strict=False):
         known |= set(record.indices)
         points = {base_index(dataset, index) for index in known}
         fits.append((fit["drawn"], points))
@@ -160,7 +161,7 @@ def test_points_outside_a_subset_sampler_are_never_asked_about(tmp_path):
     data = GivenData(LOADERS["subset random sampler"])
     active = learner(budget=1000, query_size=20)
     active.fit(quiet(tmp_path, active), Net(), datamodule=data)
-    assert set(active.run.pool.labeled.tolist()) == set(range(30, 90))
+    assert set(active.state.pool.labeled.tolist()) == set(range(30, 90))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -313,8 +314,8 @@ def test_a_run_that_could_touch_an_unlabeled_point_stops_before_the_first_step(t
 def test_the_guard_knows_a_wide_loader_from_a_narrow_one():
     clouds = Clouds()
     wide = DataLoader(clouds, batch_size=4)
-    check_training_loaders([narrowed(wide, [1, 2, 3], None, 0)], [1, 2, 3, 4], [])
-    for wrong in (wide, narrowed(wide, [1, 2, 5], None, 0), [1, 2, 3]):
+    check_training_loaders([restrict_to_labeled(wide, [1, 2, 3], None, 0)], [1, 2, 3, 4], [])
+    for wrong in (wide, restrict_to_labeled(wide, [1, 2, 5], None, 0), [1, 2, 3]):
         with pytest.raises(MisconfigurationException, match="unlabeled points"):
             check_training_loaders([wrong], [1, 2, 3, 4], [])
 
@@ -364,4 +365,4 @@ def test_indices_are_those_of_the_training_dataset(tmp_path):
 
     active = learner(budget=1000, query_size=30, initial=[45, 59])
     active.fit(quiet(tmp_path, active, limit_val_batches=0), Blind(), datamodule=Data(joined))
-    assert sorted(active.run.pool.labeled.tolist()) == list(range(60))
+    assert sorted(active.state.pool.labeled.tolist()) == list(range(60))

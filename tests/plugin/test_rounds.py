@@ -22,8 +22,7 @@ from lightning.pytorch.callbacks import (
 )
 
 from lightning_diffal import ActiveLearning, PerClass
-from lightning_diffal.plugin.state import Run
-from tests.plugin.workshop import Clouds, Data, Net, learner, quiet
+from tests.plugin.toy_model import Clouds, Data, Net, learner, quiet
 
 
 def lines_of(tmp_path):
@@ -52,11 +51,11 @@ def test_every_round_starts_over(tmp_path):
     active, model = learner(), Net()
     seen = []
 
-    class Look(L.Callback):
+    class Record(L.Callback):
         def on_train_start(self, trainer, pl_module):
             seen.append((stopping.wait_count, stopping.stopped_epoch, best.best_model_score, dict(best.best_k_models)))
 
-    trainer = quiet(tmp_path, active, stopping, best, Look(), max_epochs=12, enable_checkpointing=True)
+    trainer = quiet(tmp_path, active, stopping, best, Record(), max_epochs=12, enable_checkpointing=True)
     active.fit(trainer, model, datamodule=Data())
     assert len(model.diary) == len(seen) == 4
     for fit in model.diary:
@@ -100,7 +99,7 @@ def test_callbacks_that_change_the_training_start_over_too(tmp_path, name):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_callback_that_brings_the_old_end_back_is_told_how_to_work(tmp_path):
+def test_a_callback_that_restores_the_old_end_is_refused_with_the_remedy(tmp_path):
     active = learner(budget=25)
     finder = LearningRateFinder(num_training_steps=3)
     with pytest.raises(MisconfigurationException, match=r"trained no step .* LearningRateFinder .*make_trainer"):
@@ -113,7 +112,7 @@ def test_a_callback_that_brings_the_old_end_back_is_told_how_to_work(tmp_path):
 
 
 def test_every_round_saves_its_checkpoints(tmp_path):
-    # The same number of steps in every round: ModelCheckpoint skips a step it believes to have saved.
+    # The same number of steps in every round: ModelCheckpoint skips a step that it saved last.
     saving = ModelCheckpoint(dirpath=tmp_path / "saved", save_top_k=-1)
     active = learner()
     trainer = quiet(tmp_path, active, saving, max_epochs=-1, max_steps=4, enable_checkpointing=True)
@@ -126,11 +125,11 @@ def test_a_warm_start_keeps_the_weights_and_nothing_else(tmp_path):
     active, model = learner(warm_start=True), Net()
     ends = []
 
-    class Look(L.Callback):
+    class Record(L.Callback):
         def on_train_end(self, trainer, pl_module):
             ends.append(torch.cat([p.detach().flatten().clone() for p in pl_module.parameters()]))
 
-    active.fit(quiet(tmp_path, active, Look()), model, datamodule=Data())
+    active.fit(quiet(tmp_path, active, Record()), model, datamodule=Data())
     starts = [fit["weights"] for fit in model.diary]
     assert all(torch.equal(end, start) for end, start in zip(ends, starts[1:], strict=False))
     assert [(fit["epoch"], fit["step"], fit["momenta"]) for fit in model.diary] == [(0, 0, 0)] * 4
@@ -218,7 +217,7 @@ def test_the_run_ends_when_the_user_says_so(tmp_path):
 def first_labels(tmp_path, **options):
     active = learner(budget=60, **options)
     quiet(tmp_path, active).fit(Net(), datamodule=Data())
-    return active.run.ledger.records[0]
+    return active.state.ledger.records[0]
 
 
 def test_a_count_is_drawn_by_seed(tmp_path):
@@ -279,26 +278,23 @@ def test_an_immediate_oracle_is_asked_after_each_mini_batch(tmp_path):
     assert service.asked == [9, 4, 4]
 
 
-def test_an_answer_that_was_paid_for_is_never_asked_again(tmp_path, monkeypatch):
-    truth, asked = Clouds().targets, []
+def test_an_answer_that_was_paid_for_is_never_asked_again(tmp_path):
+    truth, asked, ledger = Clouds().targets, [], tmp_path / "active_learning" / "rounds.jsonl"
 
     def oracle(indices):
         asked.extend(indices)
         return truth[indices]
 
-    commit = Run.commit
+    def oracle_of_a_round_that_cannot_be_written(indices):
+        if len(asked) == 17:
+            ledger.write_text(ledger.read_text() + "{}\n")  # another process has changed the ledger
+        return oracle(indices)
 
-    def fails(run, record):
-        if record.round == 2:
-            raise OSError("disk full")
-        return commit(run, record)
-
-    monkeypatch.setattr(Run, "commit", fails)
-    active = learner(oracle=oracle)
-    with pytest.raises(OSError, match="disk full"):
+    active = learner(oracle=oracle_of_a_round_that_cannot_be_written)
+    with pytest.raises(RuntimeError, match="another process writes to it"):
         active.fit(quiet(tmp_path, active), Net(), datamodule=Data())
-    monkeypatch.undo()
     assert len(asked) == 25
+    ledger.write_text(ledger.read_text().removesuffix("{}\n"))
     assert sum(len(line["indices"]) for line in lines_of(tmp_path)) == 17
     active = learner(oracle=oracle)
     active.fit(quiet(tmp_path, active), Net(), datamodule=Data())
@@ -332,7 +328,7 @@ def test_a_label_that_was_not_asked_for_is_never_read(tmp_path):
 
     data, active = Data(Guarded()), learner()
     active.fit(quiet(tmp_path, active), Net(), datamodule=data)
-    assert data.dataset.targets.read == set(active.run.pool.labeled.tolist())
+    assert data.dataset.targets.read == set(active.state.pool.labeled.tolist())
 
 
 # Stopping and going on
@@ -360,8 +356,8 @@ def test_an_exception_loses_nothing_that_was_revealed(tmp_path):
     active = learner()
     history = active.fit(quiet(tmp_path, active), Net(), datamodule=data)
     assert history.labels == [9, 17, 25, 33]
-    ours = [record.indices for record in active.run.ledger.records]
-    assert ours == [record.indices for record in whole.run.ledger.records]
+    ours = [record.indices for record in active.state.ledger.records]
+    assert ours == [record.indices for record in whole.state.ledger.records]
 
 
 def test_a_run_that_is_over_gives_its_history_and_weights_at_once(tmp_path):
@@ -394,7 +390,7 @@ SCRIPT = """
 import os, signal, sys, threading, time
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.plugin.workshop import Data, Net, learner, quiet
+from tests.plugin.toy_model import Data, Net, learner, quiet
 # A process started in the background is born deaf to Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 class Slow(Net):
@@ -434,13 +430,13 @@ def test_any_selector_and_nothing_computed_that_it_does_not_need(tmp_path):
     assert min(lines_of(tmp_path)[1]["indices"]) >= 120 - 17
 
 
-def test_a_selector_cannot_peek_at_labels_it_does_not_choose(tmp_path):
+def test_a_selector_cannot_ask_for_labels_it_does_not_choose(tmp_path):
     def peeks(snapshot, size, *, answer):
         answer(snapshot.unlabeled[:1])
         return snapshot.unlabeled[-size:]
 
     active = ActiveLearning(query_size=8, budget=17, initial=9, selector=peeks)
-    with pytest.raises(ValueError, match=r"looked at the label of point .* and did not choose it"):
+    with pytest.raises(ValueError, match=r"asked for the label of point .* and did not choose it"):
         active.fit(quiet(tmp_path, active), Net(), datamodule=Data())
 
     def greedy(snapshot, size, *, answer):
@@ -454,7 +450,7 @@ def test_a_selector_cannot_peek_at_labels_it_does_not_choose(tmp_path):
 def test_the_users_random_numbers_are_not_touched_by_a_query(tmp_path):
     states = []
 
-    class Look(L.Callback):
+    class Record(L.Callback):
         def on_train_end(self, trainer, pl_module):
             states.append(torch.get_rng_state())
 
@@ -462,5 +458,5 @@ def test_the_users_random_numbers_are_not_touched_by_a_query(tmp_path):
             states.append(torch.get_rng_state())
 
     active = learner(budget=17)
-    quiet(tmp_path, active, Look()).fit(Net(), datamodule=Data())
+    quiet(tmp_path, active, Record()).fit(Net(), datamodule=Data())
     assert torch.equal(*states)

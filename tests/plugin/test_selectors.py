@@ -13,7 +13,7 @@ from lightning_diffal import (
     MarginSelector,
     RandomSelector,
 )
-from tests.plugin.workshop import Data, Net, quiet
+from tests.plugin.toy_model import Data, Net, quiet
 from tests.selectors.test_contract import SELECTORS
 
 
@@ -38,23 +38,23 @@ class Counting(Forgetful):
 
     def __init__(self):
         super().__init__()
-        self.asked = {"awake": 0, "asleep": 0}
+        self.asked = {"training": 0, "eval": 0}
 
     def forward(self, x):
         if self.trainer.predicting:
-            self.asked["awake" if self.backbone[-1].training else "asleep"] += len(x)
+            self.asked["training" if self.backbone[-1].training else "eval"] += len(x)
         return super().forward(x)
 
     def on_train_start(self):
         super().on_train_start()
-        self.asked = {"awake": 0, "asleep": 0}  # without the rehearsal before
+        self.asked = {"training": 0, "eval": 0}  # without the dry run
 
 
 POOL, BATCH = 120, 40
 
 
 @pytest.mark.parametrize(
-    ("selector", "awake", "asleep"),
+    ("selector", "training", "evaluating"),
     [
         (RandomSelector(), 0, 0),
         (MarginSelector(), 0, POOL),
@@ -68,8 +68,8 @@ POOL, BATCH = 120, 40
     ],
     ids=repr,
 )
-def test_nothing_is_computed_that_a_selector_does_not_need(selector, awake, asleep, tmp_path):
+def test_nothing_is_computed_that_a_selector_does_not_need(selector, training, evaluating, tmp_path):
     model = Counting()
     active = ActiveLearning(query_size=8, budget=17, initial=9, selector=selector, pool_batch_size=BATCH)
     quiet(tmp_path, active).fit(model, datamodule=Data())
-    assert model.asked == {"awake": awake, "asleep": asleep}
+    assert model.asked == {"training": training, "eval": evaluating}

@@ -13,10 +13,10 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
 from lightning_diffal import RandomSelector
-from lightning_diffal.plugin.strategies import check_forward, check_rounds
-from tests.plugin.ranks import run_ranks
-from tests.plugin.test_processes import Shared
-from tests.plugin.workshop import Data, learner, quiet
+from lightning_diffal.plugin.distributed.strategies import check_forward, check_rounds
+from tests.plugin.rank_processes import run_ranks
+from tests.plugin.test_multi_process import Shared
+from tests.plugin.toy_model import Data, learner, quiet
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

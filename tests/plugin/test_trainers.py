@@ -1,6 +1,8 @@
 """Both namespaces, the command line, and every kind of Trainer."""
 
+import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 import pytorch_lightning
 import torch
 from hydra.utils import instantiate
+from jsonargparse import ArgumentParser
 from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.tuner import Tuner
 from omegaconf import OmegaConf
@@ -17,7 +20,7 @@ from torch.utils.data import DataLoader
 
 import lightning_diffal
 from lightning_diffal import ActiveLearning, DiffusionActiveLearning, PerClass
-from tests.plugin.workshop import Clouds, Data, Net, learner, quiet
+from tests.plugin.toy_model import Clouds, Data, Net, learner, quiet
 
 
 class OldNet(pytorch_lightning.LightningModule):
@@ -79,8 +82,8 @@ def test_the_command_line_makes_a_selector_from_yaml(tmp_path, monkeypatch, give
     config.write_text(
         f"""
         seed_everything: 1
-        model: {{class_path: tests.plugin.workshop.Net}}
-        data: {{class_path: tests.plugin.workshop.Data}}
+        model: {{class_path: tests.plugin.toy_model.Net}}
+        data: {{class_path: tests.plugin.toy_model.Data}}
         trainer:
           accelerator: cpu
           logger: false
@@ -90,16 +93,16 @@ def test_the_command_line_makes_a_selector_from_yaml(tmp_path, monkeypatch, give
                 query_size: 8
                 budget: 25
                 initial: [1, 2]
-                oracle: tests.plugin.killed.paid
+                oracle: tests.plugin.kill_and_resume.paid
                 selector: {given}
         """
     )
     monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(config)])
     cli = LightningCLI(save_config_callback=None, run=False)
     active = next(callback for callback in cli.trainer.callbacks if isinstance(callback, ActiveLearning))
-    assert expected in active.plan.identity()["selector"]
-    assert active.plan.initial == [1, 2]
-    assert active.plan.oracle.__name__ == "paid"
+    assert expected in active.config.selector_name
+    assert active.config.initial == [1, 2]
+    assert active.config.oracle.__name__ == "paid"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -108,8 +111,8 @@ def test_the_command_line_reads_the_callback_from_yaml(tmp_path, monkeypatch):
     config.write_text(
         f"""
         seed_everything: 1
-        model: {{class_path: tests.plugin.workshop.Net}}
-        data: {{class_path: tests.plugin.workshop.Data, init_args: {{batch_size: 4}}}}
+        model: {{class_path: tests.plugin.toy_model.Net}}
+        data: {{class_path: tests.plugin.toy_model.Data, init_args: {{batch_size: 4}}}}
         trainer:
           accelerator: cpu
           max_epochs: 1
@@ -123,20 +126,45 @@ def test_the_command_line_reads_the_callback_from_yaml(tmp_path, monkeypatch):
                 query_size: 8
                 budget: 25
                 neighbors: 5
+                layer: backbone
+                seed: 3
                 initial: {{class_path: lightning_diffal.PerClass, init_args: {{count: 3}}}}
         """
     )
     monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(config)])
     cli = LightningCLI(save_config_callback=None, run=False)
     active = next(callback for callback in cli.trainer.callbacks if isinstance(callback, DiffusionActiveLearning))
-    assert active.plan.initial == PerClass(3)
+    assert active.config.initial == PerClass(3)
+    assert (active.config.layer, active.config.seed) == ("backbone", 3)
     assert active.fit(cli.trainer, cli.model, datamodule=cli.datamodule).labels == [9, 17, 25]
+
+
+DIFFUSION = {"mini_batch", "neighbors", "steps", "soft_start", "shrink_below", "backend"}
+
+
+@pytest.mark.parametrize("callback", [ActiveLearning, DiffusionActiveLearning])
+def test_the_command_line_knows_every_argument(callback):
+    parser = ArgumentParser()
+    parser.add_class_arguments(callback, "active")
+    listed = set(re.findall(r"--active\.(\w+)", parser.format_help()))
+    common = set(inspect.signature(ActiveLearning).parameters) - {"selector"}
+    assert {"layer", "oracle", "folder", "seed", "initial"} < common
+    assert listed & (common | DIFFUSION | {"selector"}) == common | (
+        {"selector"} if callback is ActiveLearning else DIFFUSION
+    )
+
+
+def test_arguments_that_nobody_takes_are_refused_by_name():
+    with pytest.raises(TypeError, match="'neighbours'"):
+        DiffusionActiveLearning(8, 33, neighbours=5)
+    with pytest.raises(TypeError, match=r"selector=.*ActiveLearning takes any selector"):
+        DiffusionActiveLearning(8, 33, selector=lowest)
 
 
 @pytest.mark.parametrize("namespace", ["lightning.pytorch.cli", "pytorch_lightning.cli"])
 def test_the_command_line_of_a_shell(tmp_path, namespace):
     names = ("Net", "Data") if namespace.startswith("lightning") else ("OldNet", "OldData")
-    place = "tests.plugin.workshop" if names[0] == "Net" else "tests.plugin.test_trainers"
+    place = "tests.plugin.toy_model" if names[0] == "Net" else "tests.plugin.test_trainers"
     script = f"from {namespace} import LightningCLI\nLightningCLI()"
     command = [
         *("fit", f"--model={place}.{names[0]}", f"--data={place}.{names[1]}"),
@@ -162,7 +190,7 @@ def test_hydra_instantiates_it(tmp_path):
         }
     )
     active = instantiate(config)
-    assert active.plan.initial == list(range(1, 10))
+    assert active.config.initial == list(range(1, 10))
     assert active.fit(quiet(tmp_path, active), Net(), datamodule=Data()).labels == [9, 17]
 
 
@@ -176,8 +204,8 @@ def test_fast_dev_run_asks_nothing_and_writes_nothing(tmp_path, start, monkeypat
     else:
         assert len(active.fit(trainer, model, datamodule=data)) == 0
     assert len(model.diary) == model.diary[0]["steps"] == 1
-    assert set(model.diary[0]["drawn"][0]) <= set(active.run.pool.labeled.tolist())
-    assert len(active.run.pool.labeled) == 9
+    assert set(model.diary[0]["drawn"][0]) <= set(active.state.pool.labeled.tolist())
+    assert len(active.state.pool.labeled) == 9
     assert not list(tmp_path.iterdir())
 
 

@@ -37,8 +37,8 @@ def test_the_label_is_found_taken_away_and_replaced(item):
 
 
 @pytest.mark.parametrize("item", [X, (X, "name"), (X, X), (X, 1, 2), {"image": X}, {"a": 1, "b": 2}])
-def test_an_item_without_a_label_says_none_and_gets_one(item):
-    with pytest.raises(TypeError, match="which says no label"):
+def test_an_item_without_a_label_is_refused_and_can_be_given_one(item):
+    with pytest.raises(TypeError, match="it has no label"):
         label_of(item)
     labeled = with_label(item, 5)
     assert (labeled["label"] if isinstance(labeled, dict) else labeled[-1]) == 5

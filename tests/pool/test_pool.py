@@ -8,9 +8,9 @@ import torch
 from torch.utils.data import Subset, TensorDataset
 
 from lightning_diffal import UNLABELED, LabelPool
-from lightning_diffal.pool.fingerprint import fingerprint, looks_random
+from lightning_diffal.pool.fingerprint import fingerprint, is_random
 from lightning_diffal.pool.oracle import DatasetOracle, targets_of
-from lightning_diffal.pool.randomness import seed_of, seeded
+from lightning_diffal.pool.randomness import seed_of, temporary_seed
 
 
 def test_revealing_is_the_only_way_to_change_a_pool():
@@ -31,7 +31,7 @@ def test_revealing_is_the_only_way_to_change_a_pool():
         ([0, 3], [0, 1], "point 3 has a label already, 0"),
         ([0, 0], [1, 1], "a point is named twice"),
         ([0, 1], [1], "2 points and 1 labels"),
-        ([0, 1], [1, -1], "label -1 is no class"),
+        ([0, 1], [1, -1], "label -1 is not a class"),
     ],
 )
 def test_one_wrong_label_reveals_none(indices, labels, message):
@@ -59,8 +59,8 @@ def test_a_fingerprint_knows_points_from_other_points_and_reads_no_labels():
 
 def test_random_augmentation_is_told_and_does_not_change_a_fingerprint():
     x, y = torch.randn(50, 2), torch.arange(50) % 3
-    assert not looks_random(TensorDataset(x, y), 50)
-    assert looks_random(Noisy(x, y), 50)
+    assert not is_random(TensorDataset(x, y), 50)
+    assert is_random(Noisy(x, y), 50)
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
     assert fingerprint(Noisy(x, y), 50) == fingerprint(Noisy(x, y), 50)
     assert torch.equal(torch.get_rng_state(), before[0])
@@ -72,9 +72,9 @@ def test_random_numbers_go_on_where_they_were():
     expected = torch.rand(2)
     torch.manual_seed(1)
     first = torch.rand(1)
-    with seeded(5):
+    with temporary_seed(5):
         inside = torch.rand(1)
-    with seeded(5):
+    with temporary_seed(5):
         assert torch.equal(torch.rand(1), inside)
     assert torch.equal(torch.cat([first, torch.rand(1)]), expected)
 

@@ -10,7 +10,7 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
 
 from lightning_diffal import ActiveLearning, History
-from tests.plugin.workshop import Data, Net, learner, quiet
+from tests.plugin.toy_model import Data, Net, learner, quiet
 
 mpl.use("Agg")
 

@@ -1,4 +1,4 @@
-"""What of a batch goes into the model."""
+"""How a batch is passed to the model."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -7,16 +7,16 @@ from typing import Any
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
-from lightning_diffal.pool.items import LABEL_KEYS, described
+from lightning_diffal.pool.items import LABEL_KEYS, describe
 
 # What a user may pass as `forward`: (module, batch) -> anything.
 Forward = Callable[[Any, Any], Any]
 
 
 def model_runner(module: Any, forward: Forward | None) -> Callable[[Any, int], Any]:
-    """How a batch passes the model: by the user's function, by `predict_step` if it is overridden, else by `forward`.
+    """A function that passes a batch to the model: the user's, `predict_step` if it is overridden, else `forward`.
 
-    What can be found out once is not asked again for every batch.
+    Signatures are inspected once, not for every batch.
     """
     if forward is not None:
         return lambda batch, batch_idx: forward(module, batch)
@@ -59,6 +59,6 @@ def inputs_of(batch: Any, takes: list[str], needs: list[str]) -> tuple[Sequence[
         if len(inputs) == 1 and len(needs) <= 1:
             return tuple(inputs.values()), {}
     raise MisconfigurationException(
-        f"A batch is {described(batch)} and the model's forward takes ({', '.join(needs)}): it is not clear what goes "
+        f"A batch is {describe(batch)} and the model's forward takes ({', '.join(needs)}): it is not clear what goes "
         "where. Pass forward=lambda module, batch: module(...), or override predict_step."
     )

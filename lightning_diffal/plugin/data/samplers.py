@@ -1,4 +1,4 @@
-"""Who draws the labeled points, and in what batches."""
+"""Samplers and batches of labeled points."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -30,14 +30,14 @@ class LabeledSampler(Sampler[int]):
         generator = torch.Generator().manual_seed(self.seed + self.epoch)
         self.epoch += 1
         order = torch.randperm(len(self.indices), generator=generator).tolist()
-        return iter([self.indices[place] for place in order])
+        return iter([self.indices[row] for row in order])
 
 
 class LabeledBatches(BatchSampler):
-    """Batches as the user's loader makes them, but for two cases that come with a labeled set that grows.
+    """Batches as the user's loader makes them, with two exceptions for a labeled set that grows.
 
-    A last batch of a single point joins the one before it: BatchNorm cannot be trained on one point. And where the
-    labeled points are fewer than one batch, they are one, also with `drop_last`: else nothing would be trained.
+    A last batch of a single point is added to the one before it: BatchNorm cannot be trained on one point. Fewer
+    labeled points than one batch are one batch, also with `drop_last`: else nothing would be trained.
     """
 
     def __init__(self, sampler: Sampler[int] | Iterable[int], batch_size: int, drop_last: bool) -> None:
@@ -65,21 +65,21 @@ class LabeledBatches(BatchSampler):
         return self.drop_last and len(self.sampler) >= self.batch_size  # type: ignore[arg-type]
 
 
-class UsersOrder(Sampler[int]):
-    """A sampler or batch sampler of the user's own, with the unlabeled points left out."""
+class FilteredSampler(Sampler[int]):
+    """The rows of the labeled points in the order of a sampler or batch sampler of the user's own."""
 
     def __init__(self, source: Any, labeled: Sequence[int]) -> None:
-        self.source, self.place = source, {index: place for place, index in enumerate(labeled)}
+        self.source, self.row_of = source, {index: row for row, index in enumerate(labeled)}
 
     def __len__(self) -> int:
-        return len(self.place)
+        return len(self.row_of)
 
     def __iter__(self) -> Iterator[int]:
         for drawn in self.source:
             for index in drawn if isinstance(drawn, (list, tuple, Tensor)) and not is_scalar(drawn) else [drawn]:
-                place = self.place.get(int(index))
-                if place is not None:
-                    yield place
+                row = self.row_of.get(int(index))
+                if row is not None:
+                    yield row
 
     def set_epoch(self, epoch: int) -> None:
         for sampler in (self.source, getattr(self.source, "sampler", self.source)):

@@ -1,4 +1,4 @@
-"""DataModules as strangers write them, each with a model of its own, none of them changed."""
+"""DataModules and models as users write them, none of them changed for us."""
 
 import lightning as L  # noqa: N812
 import pytest
@@ -12,7 +12,7 @@ from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
 from lightning_diffal import DiffusionActiveLearning
-from tests.plugin.workshop import quiet
+from tests.plugin.toy_model import quiet
 
 # 1. An image folder with transforms and random_split, and a small convolutional network
 
@@ -78,8 +78,8 @@ def test_an_image_folder_with_transforms_and_random_split(tmp_path):
     assert history.labels == [6, 12, 18, 21]
     assert history.main_metric() == "val/acc"
     assert history.metric()[-1] > 0.8
-    names = {index: active.run.dataset.dataset.samples[active.run.dataset.indices[index]][0] for index in range(72)}
-    for record in active.run.ledger.records:
+    names = {index: active.state.dataset.dataset.samples[active.state.dataset.indices[index]][0] for index in range(72)}
+    for record in active.state.ledger.records:
         for index, label in zip(record.indices, record.labels, strict=True):
             assert ["blue", "green", "red"][label] in names[index]
 

@@ -1,4 +1,4 @@
-"""One pass over the pool with the model as it is."""
+"""One pass over the pool with the model as it is, in eval mode."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,17 +12,17 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from lightning_diffal.plugin.batches import Forward, model_runner, overrides
-from lightning_diffal.plugin.dropout import DropoutPasses
-from lightning_diffal.plugin.layer_hook import Tap
-from lightning_diffal.plugin.strategies import through_wrapper
+from lightning_diffal.plugin.distributed.strategies import through_wrapper
+from lightning_diffal.plugin.model.batches import Forward, model_runner, overrides
+from lightning_diffal.plugin.model.dropout import DropoutPasses
+from lightning_diffal.plugin.model.layer_hook import LayerHook
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.snapshot import StochasticPasses
 
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """What the model says of the points that were passed through it, in their order."""
+    """What the model computed for the points of a loader, in their order. None: not needed."""
 
     embeddings: Tensor | None
     logits: Tensor | None
@@ -41,66 +41,67 @@ def embed(
     passes: int,
     timer: StageTimer,
 ) -> Embedded:
-    """What a selector needs to know of every point of a loader, in one reading of it.
+    """Embeddings, logits or stochastic passes of every point of a loader, as `needs` says, reading it once.
 
     Eval mode, no gradients, the trainer's own device and precision, through the batch hooks of module and DataModule.
     Everything about the model is afterwards as it was before: device, training flags, hooks.
 
     Args:
-        passes: Forward passes with only the dropout layers awake, if "stochastic" is needed.
+        passes: Forward passes with only the dropout layers in training mode, if "stochastic" is needed.
 
     Memory: n · (d + c) numbers, and one batch.
     """
-    tap, rows, classes = Tap(module, layer), Rows(len(loader.dataset)), None  # type: ignore[arg-type]
+    hook, rows, classes = LayerHook(module, layer), RowBuffer(len(loader.dataset)), None  # type: ignore[arg-type]
     run = through_wrapper(trainer.strategy, module, model_runner(module, forward))
-    to_device = batch_mover(trainer, module)
+    to_device = batch_transfer(trainer, module)
     size = loader.batch_sampler.batch_size  # type: ignore[union-attr]
 
-    def passed(batch: Any, batch_idx: int) -> Any:
-        tap.clear()
+    def forward_batch(batch: Any, batch_idx: int) -> Any:
+        hook.clear()
         with trainer.precision_plugin.forward_context():
             return run(batch, batch_idx)
 
-    dropout = None
-    if "stochastic" in needs:
-        dropout = DropoutPasses(module, passes, lambda count, output: known_logits(tap.logits(count, output), output))
-    with lent(trainer, module), tap.open():
+    def logits_of(count: int, output: Any) -> Tensor:
+        return require_logits(hook.logits(count, output), output)
+
+    dropout = DropoutPasses(module, passes, logits_of) if "stochastic" in needs else None
+    with eval_mode(trainer, module), hook.attach():
         for batch_idx, batch in enumerate(timer.track_stage("embedding", loader)):
-            count, batch = min(size, rows.missing), to_device(batch)  # noqa: PLW2901, the host's copy may go
+            count, batch = min(size, rows.remaining), to_device(batch)  # noqa: PLW2901, the host's copy may go
             first = batch_idx == 0
-            # Passes with dropout need one without only in the beginning, to find out about the model.
+            # Passes with dropout need one without only for the first batch, to find the classifier.
             if first or needs != {"stochastic"}:
-                output = passed(batch, batch_idx)
-                logits = tap.logits(count, output)
+                output = forward_batch(batch, batch_idx)
+                logits = hook.logits(count, output)
                 classes = None if logits is None else logits.shape[1]
-                if first and tap.classifier is not None:
-                    tap.keep_only(tap.classifier[0])
+                if first and hook.classifier is not None:
+                    hook.keep_only(hook.classifier[0])
                 if "embeddings" in needs:
-                    rows.put("embeddings", tap.embedding(count))
+                    rows.put("embeddings", hook.embedding(count))
                 if "logits" in needs:
-                    rows.put("logits", known_logits(logits, output))
+                    rows.put("logits", require_logits(logits, output))
             if dropout is not None:
-                again = partial(passed, batch, batch_idx)
+                again = partial(forward_batch, batch, batch_idx)
                 if first:
-                    # Ranks that share a model must pass it equally often.
-                    allowed = dropout.allows_repeating(again, count, known_logits(logits, output))
-                    dropout.together = trainer.strategy.reduce_boolean_decision(allowed, all=True)
-                mean, entropy = dropout.averaged(again, count)
+                    # Ranks that share a sharded model must run it equally often.
+                    allowed = dropout.allows_repeating(again, count, require_logits(logits, output))
+                    dropout.repeat_rows = trainer.strategy.reduce_boolean_decision(allowed, all=True)
+                mean, entropy = dropout.average(again, count)
                 rows.put("mean", mean)
                 rows.put("entropy", entropy[:, None])
             rows.filled += count
-    several = StochasticPasses(rows.parts["mean"], rows.parts["entropy"][:, 0]) if "stochastic" in needs else None
-    return Embedded(rows.parts.get("embeddings"), rows.parts.get("logits"), several, classes)
+    stochastic = StochasticPasses(rows.parts["mean"], rows.parts["entropy"][:, 0]) if "stochastic" in needs else None
+    return Embedded(rows.parts.get("embeddings"), rows.parts.get("logits"), stochastic, classes)
 
 
-class Rows:
+class RowBuffer:
     """Tensors of n rows that are filled batch by batch, in float32 or more."""
 
     def __init__(self, size: int) -> None:
         self.size, self.filled, self.parts = size, 0, dict[str, Tensor]()
 
     @property
-    def missing(self) -> int:
+    def remaining(self) -> int:
         return self.size - self.filled
 
     def put(self, name: str, values: Tensor) -> None:
@@ -117,8 +118,8 @@ class Rows:
 
 
 @contextmanager
-def lent(trainer: Any, module: Any) -> Iterator[None]:
-    """The model on the trainer's device in eval mode, to be given back exactly as it was."""
+def eval_mode(trainer: Any, module: Any) -> Iterator[None]:
+    """The model on the trainer's device in eval mode; afterwards device and training flags are what they were."""
     device, stage = module.device, trainer.state.stage
     training = {child: child.training for child in module.modules()}
     with ExitStack() as stack:
@@ -132,14 +133,14 @@ def lent(trainer: Any, module: Any) -> Iterator[None]:
             yield
         finally:
             trainer.state.stage = stage
-            # Each its own flag: `.train()` on the root would wake frozen BatchNorm.
+            # Each its own flag: `.train()` on the root would unfreeze frozen BatchNorm.
             for child, flag in training.items():
                 child.training = flag
             module.to(device)
 
 
-def batch_mover(trainer: Any, module: Any) -> Callable[[Any], Any]:
-    """How a batch gets to the device as the training step would get it, through the hooks of the user."""
+def batch_transfer(trainer: Any, module: Any) -> Callable[[Any], Any]:
+    """A function that moves a batch to the device as before a training step, through the user's hooks."""
     data, convert = trainer.datamodule, trainer.precision_plugin.convert_input
     owner = data if data is not None and overrides(data, "on_before_batch_transfer") else module
     hooks = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
@@ -151,7 +152,7 @@ def batch_mover(trainer: Any, module: Any) -> Callable[[Any], Any]:
     return lambda batch: trainer.strategy.batch_to_device(convert(owner.on_before_batch_transfer(batch, 0)))
 
 
-def known_logits(logits: Tensor | None, output: Any) -> Tensor:
+def require_logits(logits: Tensor | None, output: Any) -> Tensor:
     if logits is None:
         raise MisconfigurationException(
             "The selector needs logits, and the last Linear that ran gave no row of them for each point, nor did the "

@@ -40,7 +40,7 @@ def run_ranks(folder, function, world=2, nodes=1):
 
 def one_rank(folder, function, rank, world, nodes, port):
     local = world // nodes
-    # What torchrun tells the processes it starts.
+    # The variables that torchrun sets.
     os.environ |= {
         "TORCHELASTIC_RUN_ID": "test",
         "MASTER_ADDR": "127.0.0.1",

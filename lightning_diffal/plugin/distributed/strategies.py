@@ -1,4 +1,4 @@
-"""What strategies that take a model apart allow, and what not.
+"""What strategies that shard or wrap a model allow, and what not.
 
 Read in the source of Lightning 2.6.6 and torch 2.15; FSDP1 was also run, its wrapper on the CPU over gloo.
 
@@ -29,9 +29,9 @@ def check_rounds(strategy: Any) -> None:
 
 def check_one_trainer(strategy: Any) -> None:
     """Refuse strategies under which one Trainer fits only once, now and not after the first round."""
-    if is_a(strategy.launcher, "_MultiProcessingLauncher"):  # no public attribute tells how processes are started
+    if is_a(strategy.launcher, "_MultiProcessingLauncher"):  # no public attribute says how processes are started
         raise MisconfigurationException(
-            f"active.fit(trainer=...): {type(strategy).__name__} starts its processes anew for one fit, and Lightning "
+            f"active.fit(trainer=...): {type(strategy).__name__} starts new processes for one fit, and Lightning "
             "allows a Trainer one such fit (ddp_spawn, ddp_fork, ddp_notebook). Pass a function that makes a Trainer "
             "for each round: active.fit(make_trainer, ...)."
         )

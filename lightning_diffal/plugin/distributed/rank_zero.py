@@ -1,4 +1,4 @@
-"""What one rank does for all."""
+"""Work done on rank 0, with its result on every rank."""
 
 import threading
 from collections.abc import Callable
@@ -9,65 +9,65 @@ import torch
 
 Result = TypeVar("Result")
 
-# Seconds after which the others hear that rank 0 is still at work.
-BEAT: Final = 2.0
+# Seconds between two broadcasts that rank 0 is still working.
+INTERVAL: Final = 2.0
 
 
 def from_rank_zero(trainer: Any, work: Callable[[], Result]) -> Result:
     """Do some work on rank 0 and give its result to all, however long it takes. If it fails, it fails on all.
 
     A person may need days to answer, and a rank that waits in one collective for half an hour is ended by torch: so
-    rank 0 says every `BEAT` seconds that it is still at work, from a second thread. If a rank dies meanwhile, the work
-    is finished first: what was answered is on the disk before the error.
+    rank 0 broadcasts every `INTERVAL` seconds that it is still working, from a second thread. If a rank dies meanwhile,
+    the work is finished first: what was answered is on the disk before the error.
     """
     if trainer.world_size == 1:
         return work()
     if trainer.is_global_zero:
-        return told(trainer, work)
+        return run_and_broadcast(trainer, work)
     while True:
         state, content = trainer.strategy.broadcast(None)
         if state == "failed":
-            raise RuntimeError(f"Rank 0 could not go on: {content}")
+            raise RuntimeError(f"Rank 0 failed: {content}")
         if state == "done":
             return cast(Result, content)
 
 
-def told(trainer: Any, work: Callable[[], Result]) -> Result:
-    """The part of rank 0."""
-    pulse = Heartbeat(trainer)
+def run_and_broadcast(trainer: Any, work: Callable[[], Result]) -> Result:
+    """The side of rank 0."""
+    keep_alive = KeepAlive(trainer)
     try:
         result = work()
     except BaseException as error:
         with suppress(RuntimeError):  # the others may be gone, and this is what matters
-            pulse.stop()
+            keep_alive.stop()
             trainer.strategy.broadcast(("failed", f"{type(error).__name__}: {error}"))
         raise
-    pulse.stop()
+    keep_alive.stop()
     trainer.strategy.broadcast(("done", result))
     return result
 
 
-class Heartbeat:
-    """Tells the other ranks that this one is still at work, until it is stopped."""
+class KeepAlive:
+    """A thread that broadcasts "busy" to the waiting ranks until it is stopped."""
 
     def __init__(self, trainer: Any) -> None:
-        self.trainer, self.over = trainer, threading.Event()
-        self.problem: RuntimeError | None = None
-        self.thread = threading.Thread(target=self.beat, daemon=True)
+        self.trainer, self.stopped = trainer, threading.Event()
+        self.error: RuntimeError | None = None
+        self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
-    def beat(self) -> None:
+    def run(self) -> None:
         if self.trainer.strategy.root_device.type == "cuda":
             torch.cuda.set_device(self.trainer.strategy.root_device)  # a thread's own, and NCCL sends from it
-        while not self.over.wait(BEAT):
+        while not self.stopped.wait(INTERVAL):
             try:
                 self.trainer.strategy.broadcast(("busy", None))
             except RuntimeError as error:
-                self.problem = error
+                self.error = error
                 return
 
     def stop(self) -> None:
-        self.over.set()
+        self.stopped.set()
         self.thread.join()
-        if self.problem is not None:
-            raise self.problem
+        if self.error is not None:
+            raise self.error

@@ -1,4 +1,4 @@
-"""Whether all ranks see the folder that the run is remembered in."""
+"""Whether all ranks see the run's folder."""
 
 import socket
 import time
@@ -10,12 +10,12 @@ from typing import Any, Final
 import torch.distributed
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-# So long a file of rank 0 may take to show up elsewhere. Network disks show a new name at once to who has never asked
-# for it, and within seconds otherwise.
-SECONDS: Final = 10.0
+# How long a file written by rank 0 may take to be visible elsewhere. Network disks show a new name at once to a client
+# that has never looked for it, and within seconds otherwise.
+TIMEOUT_SECONDS: Final = 10.0
 
 
-def check_shared(trainer: Any, folder: Path | None) -> None:
+def check_shared_folder(trainer: Any, folder: Path | None) -> None:
     """Refuse to start, on every rank, if one of them does not see a file that rank 0 has just written there.
 
     Each rank reads the ledger at the start of a fit, and Lightning reads the checkpoint a round starts from on each: on
@@ -23,30 +23,30 @@ def check_shared(trainer: Any, folder: Path | None) -> None:
     """
     if folder is None or trainer.world_size == 1 or not torch.distributed.is_initialized():
         return
-    name, problem = trainer.strategy.broadcast(written(folder) if trainer.is_global_zero else None)
-    seen = problem is None and appears(folder / name)
+    name, problem = trainer.strategy.broadcast(write_probe(folder) if trainer.is_global_zero else None)
+    seen = problem is None and wait_for(folder / name)
     reports: list[Any] = [None] * trainer.world_size
     torch.distributed.all_gather_object(reports, (seen, socket.gethostname(), str(folder)))
-    blind = [rank for rank, (saw, _, _) in enumerate(reports) if not saw]
-    # A folder that is empty goes again. The other ranks leave it alone: rank 0 is about to write to it.
+    not_seen_by = [rank for rank, (saw, _, _) in enumerate(reports) if not saw]
+    # An empty folder is removed again. The other ranks leave it alone: rank 0 is about to write to it.
     with suppress(OSError):
         if trainer.is_global_zero:
             (folder / name).unlink()
-        if blind or trainer.is_global_zero:
+        if not_seen_by or trainer.is_global_zero:
             folder.rmdir()
     _, host, ours = reports[0]
     if problem is not None:
         raise MisconfigurationException(f"folder={ours!r}: rank 0 on {host} cannot write to it: {problem}")
-    if blind:
-        where = "; ".join(f"rank {rank} on {reports[rank][1]} in {reports[rank][2]!r}" for rank in blind[:8])
+    if not_seen_by:
+        where = "; ".join(f"rank {rank} on {reports[rank][1]} in {reports[rank][2]!r}" for rank in not_seen_by[:8])
         raise MisconfigurationException(
-            f"The run is remembered in {ours!r} on {host}, and what rank 0 writes there is not seen by "
-            f"{len(blind)} of {trainer.world_size} ranks: {where}. Every rank reads the ledger and the checkpoints in "
-            "it, so all need one folder: folder=..., or the Trainer's default_root_dir, on a disk that all nodes share."
+            f"The folder of the run is {ours!r} on {host}, and what rank 0 writes there is not seen by "
+            f"{len(not_seen_by)} of {trainer.world_size} ranks: {where}. All ranks read the checkpoints in it and "
+            "need one folder: folder=..., or the Trainer's default_root_dir, on a disk that all nodes share."
         )
 
 
-def written(folder: Path) -> tuple[str, str | None]:
+def write_probe(folder: Path) -> tuple[str, str | None]:
     """The name of a new file in the folder, and why it could not be written, if so."""
     name = f".seen-by-all-{uuid.uuid4().hex}"
     try:
@@ -57,11 +57,11 @@ def written(folder: Path) -> tuple[str, str | None]:
     return name, None
 
 
-def appears(path: Path) -> bool:
-    """Whether a file is there, or comes within `SECONDS`."""
-    end = time.monotonic() + SECONDS
+def wait_for(path: Path) -> bool:
+    """Whether a file is there, or appears within `TIMEOUT_SECONDS`."""
+    end = time.monotonic() + TIMEOUT_SECONDS
     while True:
-        # Asked for anew: a network disk may remember for a while that the folder was not there before rank 0 made it.
+        # Created here too: a network disk may cache for a while that the folder was not there before rank 0 made it.
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():

@@ -1,4 +1,4 @@
-"""Ranks that die at the worst moments: the run ends at once, and goes on when it is started again.
+"""Ranks that die at the worst moments: the run ends at once, and continues when it is started again.
 
 Real processes over gloo, under the default timeout of half an hour: nobody waits for it.
 """
@@ -21,8 +21,8 @@ from torch import nn
 
 from lightning_diffal import ActiveLearning, DiffusionSelector, RandomSelector
 from lightning_diffal.progress import StageTimer
-from tests.plugin.ranks import run_ranks
-from tests.plugin.workshop import Clouds, Data, Net, quiet
+from tests.plugin.rank_processes import run_ranks
+from tests.plugin.toy_model import Clouds, Data, Net, quiet
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 FIRST, QUERY = 9, 8
@@ -46,16 +46,16 @@ NONE = Fault("never", 0)
 class Announcing(StageTimer):
     """Says when a stage begins, and when it has made a step."""
 
-    def __init__(self, tell):
+    def __init__(self, announce):
         super().__init__()
-        self.tell, self.name = tell, ""
+        self.announce, self.name = announce, ""
 
     def begin(self, name):
         self.name = name
-        self.tell(f"{name} begins")
+        self.announce(f"{name} begins")
 
     def advance(self):
-        self.tell(f"{self.name} goes on")
+        self.announce(f"{self.name} advances")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +168,8 @@ FAULTS = [  # and how many questions were asked by then, at least and at most
     (Fault("embedding", 1), FIRST, FIRST),
     (Fault("graph begins", 0), FIRST, FIRST),
     (Fault("graph begins", 1), FIRST, ALL - 1),
-    (Fault("query goes on", 0), FIRST + 1, FIRST + 1),
-    (Fault("query goes on", 1), FIRST + 1, ALL - 1),
+    (Fault("query advances", 0), FIRST + 1, FIRST + 1),
+    (Fault("query advances", 1), FIRST + 1, ALL - 1),
     (Fault("answer", 1), FIRST + 1, ALL - 1),
     (Fault("line", 0), ALL, ALL),
     (Fault("line torn", 0), ALL, ALL),
@@ -177,10 +177,10 @@ FAULTS = [  # and how many questions were asked by then, at least and at most
 
 
 @pytest.mark.parametrize(("fault", "least", "most"), FAULTS, ids=[f"{f.moment}-{f.rank}" for f, _, _ in FAULTS])
-def test_a_rank_is_killed_and_the_run_ends_soon_and_goes_on_later(tmp_path, undisturbed, fault, least, most):
+def test_a_rank_is_killed_and_the_run_ends_soon_and_continues_later(tmp_path, undisturbed, fault, least, most):
     ends = run_two(tmp_path, fault)
     assert ends[fault.rank] == (signal.SIGXFSZ if fault.moment.startswith("line") else signal.SIGKILL)
-    assert re.search("by peer|Broken pipe", ends[1 - fault.rank]), "the other hears of it and stops with an error"
+    assert re.search("by peer|Broken pipe", ends[1 - fault.rank]), "the other one stops with an error"
     assert least <= len(asked(tmp_path)) <= most, "it was killed when it should be"
     assert ledger_of(tmp_path).read_bytes().endswith(b"\n") == (fault.moment != "line torn")
     before, known = choices_of(tmp_path), asked(tmp_path)
@@ -192,7 +192,7 @@ def test_a_rank_is_killed_and_the_run_ends_soon_and_goes_on_later(tmp_path, undi
 
 
 def test_a_person_may_take_longer_than_the_ranks_may_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.plugin.test_faults.QUERY", 1)
+    monkeypatch.setattr("tests.plugin.test_dying_ranks.QUERY", 1)
     ends = run_two(tmp_path, seconds=5.0, strategy=DDPStrategy(timeout=timedelta(seconds=4)))
     assert ends == [None, None]
     assert len(asked(tmp_path)) == FIRST + 1
@@ -209,5 +209,5 @@ def test_an_oracle_that_fails_fails_on_every_rank(tmp_path):
 
     first, second = run_ranks(tmp_path, ask)
     assert "ValueError: not today" in first
-    assert "RuntimeError: Rank 0 could not go on: ValueError: not today" in second
+    assert "RuntimeError: Rank 0 failed: ValueError: not today" in second
     assert not ledger_of(tmp_path).exists()

@@ -1,6 +1,7 @@
 """Several processes: the same choice on each, every labeled point trained on, no unlabeled one."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.utils.data import DataLoader, DistributedSampler
 
-from lightning_diffal import build_graph, selectors
-from tests.plugin.workshop import Data, Net, learner, quiet
+from lightning_diffal import ActiveLearning
+from tests.plugin.rank_processes import run_ranks
+from tests.plugin.toy_model import Data, Net, learner, quiet
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -66,22 +68,43 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.parametrize("world", [2, 3])
-def test_the_choice_is_that_of_one_process_index_by_index(tmp_path, monkeypatch, alone, world):
-    def noted(*arguments, **options):
-        graph = build_graph(*arguments, **options)
-        with (tmp_path / f"graphs-{graph.share.ranks.rank}.txt").open("a") as file:
-            file.write(f"{len(graph.crow) - 1} {len(graph.col)}\n")
-        return graph
-
-    monkeypatch.setattr(selectors.diffusion, "build_graph", noted)
+def test_the_choice_is_that_of_one_process_index_by_index(tmp_path, alone, world):
     lines = run(tmp_path / "run", "ddp_fork", world)
     for ours, theirs in zip(lines, alone, strict=True):
         assert ours["indices"] == theirs["indices"]
         assert ours["labels"] == theirs["labels"]
     check_training(tmp_path / "run", lines, world)
-    # Each rank had its own rows of the graph of 120 points with five neighbors, in both queries.
-    for rank in range(world):
-        assert (tmp_path / f"graphs-{rank}.txt").read_text() == f"{120 // world} {600 // world}\n" * 2
+
+
+def rank():
+    return int(os.environ["RANK"])
+
+
+@pytest.mark.parametrize("immediate", [False, True])
+def test_ranks_that_choose_other_points_are_stopped_before_anyone_is_asked(tmp_path, immediate):
+    class Oracle:
+        def __init__(self):
+            self.immediate = immediate
+
+        def __call__(self, indices):
+            with (tmp_path / "asked").open("a") as file:
+                file.write(f"{len(indices)}\n")
+            return [0] * len(indices)
+
+    def by_rank(snapshot, size, *, answer):
+        chosen = snapshot.unlabeled[rank() : rank() + size]
+        answer(chosen)
+        return chosen
+
+    def fit():
+        active = ActiveLearning(query_size=8, budget=25, initial=9, selector=by_rank, oracle=Oracle())
+        trainer = quiet(tmp_path, active, strategy="ddp", devices=2, limit_val_batches=0)
+        active.fit(trainer, Shared(tmp_path), datamodule=Data())
+
+    for text in run_ranks(tmp_path, fit):
+        assert "RuntimeError: Rank 1 chose other points than rank 0" in text
+    assert (tmp_path / "asked").read_text() == "9\n", "the first labels, and no query"
+    assert len((tmp_path / "active_learning" / "rounds.jsonl").read_text().splitlines()) == 1
 
 
 class OwnSampler(Data):
@@ -99,11 +122,11 @@ def test_without_lightnings_own_sampler(tmp_path, alone, data):
 
 
 def test_more_ranks_than_points_share_evenly(tmp_path):
-    from lightning_diffal.plugin.shards import rows_of_rank
+    from lightning_diffal.plugin.model.shards import shard_of_rank
 
     for n in (1, 2, 5, 7, 12):
         for world in (1, 2, 3, 8):
-            shares = [rows_of_rank(list(range(100, 100 + n)), rank, world) for rank in range(world)]
+            shares = [shard_of_rank(list(range(100, 100 + n)), rank, world) for rank in range(world)]
             assert len({len(share) for share in shares}) == 1
             interleaved = [share[place] for place in range(len(shares[0])) for share in shares][:n]
             assert interleaved == list(range(100, 100 + n))
@@ -139,7 +162,7 @@ sys.path.insert(0, {root!r})
 import torch
 from pathlib import Path
 from lightning.pytorch.strategies import ModelParallelStrategy
-from tests.plugin.test_processes import Data, Sharded, Shared, learner, quiet
+from tests.plugin.test_multi_process import Data, Sharded, Shared, learner, quiet
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
 if __name__ == "__main__":

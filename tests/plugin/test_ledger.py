@@ -1,4 +1,4 @@
-"""What a run remembers, and what it refuses to believe."""
+"""The ledger and the checkpoints of a run: what is kept, what is restored, what is refused."""
 
 import csv
 import json
@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from lightning_diffal import ActiveLearning, LocalMaxSelector, ScoreSelector
-from tests.plugin.workshop import Clouds, Data, Net, learner, quiet
+from tests.plugin.toy_model import Clouds, Data, Net, learner, quiet
 
 
 def run(tmp_path, data=None, trainer=None, callbacks=(), **options):
@@ -50,12 +50,12 @@ def test_selection_csv_lists_every_label_for_people(tmp_path):
     with (tmp_path / "active_learning" / "selection.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["index", "round", "score", "reached", "label"]
-    told = [
+    expected = [
         (index, line["round"], y)
         for line in lines_of(tmp_path)
         for index, y in zip(line["indices"], line["labels"], strict=True)
     ]
-    assert [(int(row["index"]), int(row["round"]), int(row["label"])) for row in rows] == told
+    assert [(int(row["index"]), int(row["round"]), int(row["label"])) for row in rows] == expected
     assert {row["reached"] for row in rows[9:]} <= {"True", "False"}
     assert all(row["score"] == "" for row in rows[:9]), "the first were drawn by lot"
 
@@ -67,7 +67,7 @@ def cut(tmp_path, lines, tail=b""):
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"round": 3, "indi', b"\x00\x00\x00"])
-def test_a_torn_last_line_is_passed_over_and_the_run_goes_on_as_before(tmp_path, torn):
+def test_a_torn_last_line_is_skipped_and_the_run_continues_as_before(tmp_path, torn):
     run(tmp_path)
     before = [(line["indices"], line["labels"]) for line in lines_of(tmp_path)]
     cut(tmp_path, 3, torn)
@@ -113,7 +113,7 @@ class LeastNorm(ScoreSelector):
     ],
     ids=["class", "wrapped", "partial"],
 )
-def test_a_run_with_a_selector_of_ones_own_goes_on_in_another_process(make, tmp_path):
+def test_a_run_with_a_selector_of_ones_own_continues_in_another_process(make, tmp_path):
     selectors = [make(), make()]
     assert repr(selectors[0]) != repr(selectors[1]), "as in another process"
     for selector, budget in zip(selectors, (17, 25), strict=True):
@@ -145,7 +145,7 @@ def test_a_run_with_a_selector_of_ones_own_goes_on_in_another_process(make, tmp_
         ({}, spoil(lambda lines: lines[1]["labels"].pop()), "line 2: 8 points and 7 labels"),
         ({}, spoil(lambda lines: lines.pop(1)), "line 2: round 2 where round 1 was expected"),
         ({}, spoil(lambda lines: lines[1].pop("indices")), "line 2: a line of a ledger needs indices"),
-        ({}, lambda tmp_path: ledger_of(tmp_path).write_text("{]\n"), "line 1: this is no JSON"),
+        ({}, lambda tmp_path: ledger_of(tmp_path).write_text("{]\n"), "line 1: this is not JSON"),
         ({}, lambda tmp_path: ledger_of(tmp_path).write_text("[]\n"), "line 1: a JSON object is needed"),
     ],
 )
@@ -186,7 +186,7 @@ def test_a_split_that_is_drawn_in_set_up_is_the_same_in_every_round(tmp_path):
     assert history.labels == [9, 17, 25, 33]
     active, model = learner(folder=tmp_path / "hand"), Net()
     quiet(tmp_path, active).fit(model, datamodule=Split())
-    with pytest.raises(ValueError, match=r"another dataset .* Was the data split anew\? A generator with a fixed seed"):
+    with pytest.raises(ValueError, match=r"another dataset .* Was the data split again\? A generator with"):
         quiet(tmp_path, active).fit(model, datamodule=Split())
 
 
@@ -215,7 +215,7 @@ def test_a_checkpoint_never_takes_the_run_back(tmp_path):
     first = min((tmp_path / "saved").glob("last*.ckpt"), key=lambda path: path.stat().st_mtime)
     active, model = learner(), Net()
     quiet(tmp_path, active, max_epochs=3).fit(model, datamodule=Data(), ckpt_path=first, weights_only=True)
-    assert len(active.run.pool.labeled) == 33, "25 from the ledger, 8 asked now"
+    assert len(active.state.pool.labeled) == 33, "25 from the ledger, 8 asked now"
     assert [len(epoch) for epoch in model.diary[0]["drawn"]] == [25]
 
 
@@ -233,7 +233,7 @@ def test_a_checkpoint_brings_the_labels_back_when_the_folder_is_lost(tmp_path):
         quiet(tmp_path, other, max_epochs=3).fit(Net(), datamodule=Data(Others()), ckpt_path=newest)
 
 
-def test_a_function_is_remembered_by_its_name(tmp_path):
+def test_a_function_is_recorded_by_its_name(tmp_path):
     def lowest(snapshot, size):
         return snapshot.unlabeled[:size]
 

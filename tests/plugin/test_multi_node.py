@@ -1,13 +1,13 @@
-"""Several nodes, on one machine: what must be the same on all of them is looked at before any work."""
+"""Several nodes, on one machine: what must be the same on all of them is checked before any work."""
 
 import json
 import os
 
 import pytest
 
-from tests.plugin.ranks import run_ranks
-from tests.plugin.test_processes import Shared
-from tests.plugin.workshop import Clouds, Data, learner, quiet
+from tests.plugin.rank_processes import run_ranks
+from tests.plugin.test_multi_process import Shared
+from tests.plugin.toy_model import Clouds, Data, learner, quiet
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -20,7 +20,7 @@ def fit(notes, data=None, root=None, **options):
 
 @pytest.fixture
 def hasty(monkeypatch):
-    monkeypatch.setattr("lightning_diffal.plugin.shared_folder.SECONDS", 1.0)
+    monkeypatch.setattr("lightning_diffal.plugin.distributed.shared_folder.TIMEOUT_SECONDS", 1.0)
 
 
 def choices(folder):
@@ -51,15 +51,15 @@ def test_a_folder_that_not_all_nodes_share_is_found_before_any_work(tmp_path, ha
         fit(tmp_path, **{given: disk})
 
     for text in run_ranks(tmp_path, on_its_own_disk, nodes=2):
-        assert "MisconfigurationException: The run is remembered in" in text
+        assert "MisconfigurationException: The folder of the run is" in text
         assert "is not seen by 1 of 2 ranks: rank 1 on " in text
         assert "disk-of-1" in text
         assert "folder=..., or the Trainer's default_root_dir, on a disk that all nodes share" in text
     assert not list(tmp_path.glob("disk-of-*/**/*.*")), "nothing was begun"
 
 
-def test_it_is_also_found_where_one_node_remembers_a_run(tmp_path, hasty):
-    """A run of one node goes on with two: the ranks would not even begin at the same round."""
+def test_it_is_also_found_where_one_node_has_a_run(tmp_path, hasty):
+    """A run of one node continues with two: the ranks would not even begin at the same round."""
 
     def on_its_own_disk():
         fit(tmp_path, root=tmp_path / f"disk-of-{rank()}")

@@ -1,4 +1,4 @@
-"""Runs a small run in processes that are killed, and prints what came out. Called by test_killed.py.
+"""Runs a small run in processes that are killed, and prints what came out. Called by test_kill_and_resume.py.
 
 Lightning takes seconds to import, so one process imports it and forks the others: real processes, files and kills.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from tests.plugin.workshop import Clouds, Data, Net, learner, quiet
+from tests.plugin.toy_model import Clouds, Data, Net, learner, quiet
 
 torch.set_num_threads(1)
 logging.disable(logging.INFO)

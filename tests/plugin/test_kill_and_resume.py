@@ -10,7 +10,7 @@ KILLS = 10  # of each of three kinds of runs
 
 def test_killed_at_any_moment_it_resumes_with_the_same_labels(tmp_path):
     root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "tests.plugin.killed", str(tmp_path), str(KILLS)]
+    command = [sys.executable, "-m", "tests.plugin.kill_and_resume", str(tmp_path), str(KILLS)]
     ended = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     reports = [json.loads(line) for line in ended.stdout.splitlines()]
     assert len(reports) == 3 * KILLS, ended.stderr

@@ -1,4 +1,4 @@
-"""Where Lightning gets the training loaders of a fit from."""
+"""The place from which Lightning gets the training loaders of a fit."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,11 +9,11 @@ MISSING = object()
 class TrainingSource:
     """The method that gives a fit its training loaders: the DataModule's, the module's, or one around loaders passed.
 
-    `replace` puts another function in its place for the time of a fit, `restore` takes it away.
+    `replace` puts another function there for the duration of a fit, `restore` removes it.
     """
 
     def __init__(self, trainer: Any) -> None:
-        # No public attribute tells where the loaders come from, nor holds those passed to `fit`.
+        # No public attribute says where the loaders come from, nor holds those passed to `fit`.
         source = trainer.fit_loop._data_source
         from_hook = source.instance is trainer.datamodule or source.instance is trainer.lightning_module
         self.owner, self.name = (source.instance, "train_dataloader") if from_hook else (source, "dataloader")

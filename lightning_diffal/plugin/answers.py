@@ -1,0 +1,53 @@
+"""Labels from the oracle, on every rank."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lightning_diffal.plugin.distributed.rank_agreement import check_same_choice
+from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
+from lightning_diffal.pool.oracle import DatasetOracle, Oracle
+
+
+def ask_oracle(trainer: Any, oracle: Oracle, indices: Sequence[int]) -> list[int]:
+    """The labels of points. The user's function is called on rank 0 and its answers are broadcast."""
+    if isinstance(oracle, DatasetOracle):
+        return oracle(indices)
+    return from_rank_zero(trainer, lambda: oracle(indices))
+
+
+class QueryAnswers:
+    """The answers a selector may have while it chooses: at most `size`, and only of points that it then chooses.
+
+    Args:
+        candidates: Index of the dataset for each row of the snapshot.
+    """
+
+    def __init__(self, trainer: Any, oracle: Oracle, candidates: Tensor, size: int) -> None:
+        self.trainer, self.oracle, self.candidates, self.size = trainer, oracle, candidates, size
+        self.labels: dict[int, int] = {}
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """The classes of rows of the snapshot, during the query."""
+        indices = self.candidates[rows.cpu()].tolist()
+        new = [index for index in indices if index not in self.labels]
+        if len(self.labels) + len(new) > self.size:
+            raise ValueError(f"The selector asked for more than the {self.size} labels of this query.")
+        if not isinstance(self.oracle, DatasetOracle):
+            check_same_choice(self.trainer, indices)
+        self.ask(new)
+        return torch.tensor([self.labels[index] for index in indices], device=rows.device)
+
+    def complete(self, indices: Sequence[int]) -> list[int]:
+        """The labels of all chosen points; those not asked for during the query are asked for now."""
+        not_chosen = sorted(self.labels.keys() - set(indices))
+        if not_chosen:
+            raise ValueError(f"The selector asked for the label of point {not_chosen[0]} and did not choose it.")
+        self.ask([index for index in indices if index not in self.labels])
+        return [self.labels[index] for index in indices]
+
+    def ask(self, indices: list[int]) -> None:
+        if indices:
+            self.labels.update(zip(indices, ask_oracle(self.trainer, self.oracle, indices), strict=True))
