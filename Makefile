@@ -11,16 +11,16 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 test: lint types docs
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
+# The site, into out/site; a broken link or a docstring that does not match its signature is an error.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 types: $(READY)
 	$(BIN)/mypy
-
-# The site, into out/site; a broken link or a docstring that does not match its signature is an error.
-docs: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Four selectors on a smaller board than the paper's, in larger steps: a table, then the path of the report.
 demo: $(READY)
