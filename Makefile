@@ -7,10 +7,14 @@ DEMO_READY := .venv-demo/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: test lint types demo bench clean
+.PHONY: test lint types docs demo bench clean
 
-test: lint types
+test: lint types docs
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
+
+# The site, into out/site; a broken link or a docstring that does not match its signature is an error.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: $(READY)
 	$(BIN)/ruff check .

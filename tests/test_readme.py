@@ -1,71 +1,27 @@
-"""What a user might copy is run as it stands."""
+"""The README is one screen, and what a user might copy from it runs as it stands."""
 
-import importlib
-import re
 import subprocess
 import sys
-import warnings
-from pathlib import Path
 
-import matplotlib as mpl
-import torch
-import yaml
-
-from lightning_diffal import UNLABELED, Snapshot
-from tests.plugin.toy_model import Data, Net
-
-ROOT = Path(__file__).parents[1]
-SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+from tests.markdown import ROOT, blocks
 
 
-def snippet_with(words):
-    return next(snippet for snippet in SNIPPETS if words in snippet)
+def test_the_readme_is_about_one_hundred_and_fifty_lines():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 160
 
 
-def run_behind_the_callback(snippet, tmp_path, monkeypatch):
-    """The names a snippet leaves behind, with a model and data of somebody else's."""
-    monkeypatch.chdir(tmp_path)
-    mpl.use("Agg")
-    names = {"model": Net(), "data": Data()}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Lightning's default logger and bars
-        exec(compile(snippet, "README.md", "exec"), names)
-    assert names["history"].labels == [20, 40, 60, 80, 100]
-    assert all(row["steps"] >= 20 for row in names["history"])
-    return names
-
-
-def test_the_ten_lines_of_the_readme_run_on_a_model_and_data_of_somebody_elses(tmp_path, monkeypatch, capsys):
-    snippet = snippet_with("DiffusionActiveLearning(")
-    names = run_behind_the_callback(snippet, tmp_path, monkeypatch)
-    assert names["history"].metric("val_acc")[-1] > 0.8
-    assert "val_acc" in capsys.readouterr().out
-    assert len(snippet.strip().splitlines()) <= 10
-
-
-def test_the_core_snippet_of_the_readme_runs(capsys):
-    exec(compile(snippet_with("build_graph("), "README.md", "exec"), {})
-    assert re.search(r"tensor\(\[(\s*\d+,){19}\s*\d+\]\)", capsys.readouterr().out), "twenty indices"
-
-
-def test_a_selector_of_ones_own_runs_as_the_readme_says(tmp_path, monkeypatch):
-    names = run_behind_the_callback(snippet_with("LeastNormSelector"), tmp_path, monkeypatch)
-    # It chooses by its score: alone, the smallest embeddings there are.
-    embeddings = torch.randn(500, 8, generator=torch.Generator().manual_seed(0))
-    snapshot = Snapshot(labels=torch.full((500,), UNLABELED), num_classes=3, embeddings=embeddings)
-    smallest = embeddings.norm(dim=1).argsort()[:20]
-    assert names["LeastNormSelector"]()(snapshot, 20).indices.tolist() == smallest.tolist()
-
-
-def test_every_snippet_of_the_readme_is_run_by_a_test():
-    assert len(SNIPPETS) == 3
-
-
-def test_the_yaml_of_the_readme_names_a_class_and_its_arguments():
-    text = re.search(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
-    entry = yaml.safe_load(text)["trainer"]["callbacks"][0]
-    module, name = entry["class_path"].rsplit(".", 1)
-    assert getattr(importlib.import_module(module), name)(**entry["init_args"]).config.budget == 100
+def test_the_snippet_runs_as_a_script_in_an_empty_folder_and_learns(tmp_path):
+    (snippet,) = [block for block in blocks("python") if block.page == "README.md"]
+    assert len(snippet.text.splitlines()) <= 25
+    script = tmp_path / "quick.py"
+    script.write_text(snippet.text)
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=True)
+    header, _, *rows = done.stdout.splitlines()[-8:]
+    columns = [dict(zip(header.split(), row.split(), strict=False)) for row in rows]
+    assert [int(row["labels"]) for row in columns] == [10, 20, 30, 40, 50, 60]
+    first, last = float(columns[0]["val_acc"]), float(columns[-1]["val_acc"])
+    assert first < 0.7
+    assert last > 0.9
 
 
 def test_the_core_example_draws_and_diffusion_beats_random(tmp_path):
