@@ -171,7 +171,7 @@ def demo(given: argparse.Namespace) -> int:
 
     for verdict in verdicts(given.out):
         print(f"\n{verdict}")
-    print("This is one small data set; on other data the order differs, see the results in the README.\n")
+    print("This is one small data set; on other data the order differs, see docs/results.md.\n")
     return report(parser().parse_args(["report", str(given.out)]))
 
 

@@ -77,7 +77,7 @@ CLUSTER = KnnBackend(
     "cluster",
     search_cluster,
     module="torch_cluster",
-    install_note=", with --no-build-isolation and after torch: see the README",
+    install_note=", with --no-build-isolation and after torch: see docs/usage.md",
     max_candidates_on_cuda=100,  # its kernel keeps the best in an array of this size
     preferred=prefer_cluster,
 )
