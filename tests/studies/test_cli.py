@@ -83,7 +83,7 @@ def test_stopped_in_the_middle_and_started_again_it_comes_to_the_same(tmp_path):
     process = started(stopped)
     table, errors = process.communicate(timeout=200)
     assert process.returncode == 1
-    assert re.search(r"Failed: checkerboard, random, seed 0: .*this is no JSON", errors)
+    assert re.search(r"Failed: checkerboard, random, seed 0: .*this is not JSON", errors)
     assert "| diffusion" in table
     assert "| random" not in table
     assert "9/18" in errors, "the bar counts fits"
