@@ -66,8 +66,7 @@ def fresh(tmp_path, make_model, make_callbacks, make_data, **options):
     active, model = learner(budget=SECOND, folder=tmp_path / "fresh"), make_model()
     trainer = quiet(tmp_path / "fresh", active, *make_callbacks(), **{"max_epochs": 3} | options)
     active.fit(trainer, model, datamodule=make_data())
-    assert len(model.fits) == 1
-    return model.fits[0]
+    return model.fits[-1]  # finders of rates and batch sizes fit on their own account before
 
 
 def assert_same(ours, expected):
