@@ -13,21 +13,23 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check
-from lightning_diffal.plugin.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.guard import check_batch_norm, check_training_loaders
 from lightning_diffal.plugin.data.training_source import TrainingSource
 from lightning_diffal.plugin.distributed.shared_folder import check_shared_folder
 from lightning_diffal.plugin.distributed.strategies import check_forward
 from lightning_diffal.plugin.dry_run import dry_run
-from lightning_diffal.plugin.logging import log_round
+from lightning_diffal.plugin.logging import continue_logged_steps, log_round
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.progress_bars import stage_timer_for
 from lightning_diffal.plugin.query import choose_points, embed_pool
 from lightning_diffal.plugin.records import new_record, with_first_labels, with_fit, with_query
-from lightning_diffal.plugin.rounds import fit_rounds, reason_to_stop
-from lightning_diffal.plugin.seeding import seed_training
+from lightning_diffal.plugin.rounds import SkippedFit, fit_rounds, reason_to_stop, skip_if_over
 from lightning_diffal.plugin.state import RunState, commit, labeled_loaders, open_state, restore_from_checkpoint
+from lightning_diffal.plugin.training.checkpoints import RoundCheckpoints
+from lightning_diffal.plugin.training.fresh_start import FreshStart
+from lightning_diffal.plugin.training.model_checkpoints import move_earlier_checkpoints
+from lightning_diffal.plugin.training.seeding import seed_training
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass
 from lightning_diffal.pool.ledger import Record
@@ -102,12 +104,17 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         self.state: RunState | None = None
         """What the fit under way, or the last one, knows of the run."""
         self.checkpoints: RoundCheckpoints | None = None
+        self.fresh_start: FreshStart | None = None
         """Where rounds start from, while `fit` runs them."""
         self.source: TrainingSource | None = None
         self.checkpoint_records: list[dict[str, Any]] = []
-        self.steps, self.started, self.dry_run_done = 0, 0.0, False
+        self.batches, self.started, self.dry_run_done = 0, 0.0, False
+        self.skipped: SkippedFit | None = None
+        """The fit under way, if the run is over and it trains nothing."""
 
     # Rounds
+
+    reset_each_round = False
 
     def fit(
         self,
@@ -134,9 +141,12 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage == "fit":
-            self.state, self.checkpoint_records, self.steps, self.started = None, [], 0, time.perf_counter()
+            self.state, self.checkpoint_records, self.batches, self.started = None, [], 0, time.perf_counter()
             check_forward(trainer.strategy, self.config.selector.needs)
             check_shared_folder(trainer, self.config.folder_for(trainer))
+            self.skipped = skip_if_over(trainer, pl_module, self.config)
+            if self.fresh_start is not None:
+                self.fresh_start.on_setup(trainer)
             self.source = TrainingSource(trainer)
             self.source.replace(lambda: self.train_dataloader(trainer, pl_module))
 
@@ -157,7 +167,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         """The run as the ledger has it, or a checkpoint that goes further; a new run gets its first labels."""
         state = open_state(trainer, self.config, loaders)
         restore_from_checkpoint(trainer, state, self.checkpoint_records, self.config.identity(state.fingerprint))
-        if not self.dry_run_done:
+        if not self.dry_run_done and self.skipped is None:
             dry_run(trainer, module, self.config, state)
             self.dry_run_done = True
         if state.round == 0:
@@ -169,8 +179,18 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             commit(trainer, state, record)
         return state
 
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        if self.fresh_start is not None:
+            self.fresh_start.on_fit_start(trainer)
+
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        if self.checkpoints is not None and self.state is not None:
+        folder = self.config.folder_for(trainer)
+        if self.state is None or folder is None:
+            return
+        continue_logged_steps(trainer, self.state.ledger.records)
+        if self.checkpoints is not None or trainer.ckpt_path is None:  # not in a fit that users resume in its middle
+            move_earlier_checkpoints(trainer, folder, self.state.round)
+        if self.checkpoints is not None:
             self.checkpoints.on_train_start(trainer, self.config.warm_start)
             # From here on a round depends on nothing but its number, so that a run can be resumed at any of them.
             seed_training(self.config.seed_for(self.state.round))
@@ -182,15 +202,15 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             check_batch_norm(pl_module, len(labeled))
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
-        self.steps += 1
+        self.batches += 1
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        if trainer.fast_dev_run:
+        if trainer.fast_dev_run or self.skipped is not None:
             return
-        if self.state is None or self.steps == 0:
+        if self.state is None or self.batches == 0:
             raise MisconfigurationException(nothing_trained(trainer, self.checkpoints is not None))
         config, state, seconds = self.config, self.state, time.perf_counter() - self.started
-        record = with_fit(new_record(config, state), trainer, self.steps, seconds)
+        record = with_fit(new_record(config, state), trainer, seconds)
         record = replace(record, last=reason_to_stop(trainer, config, state, record))
         if record.last is None:
             record = self.query(trainer, pl_module, state, record)
@@ -211,6 +231,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if self.source is not None:
             self.source.restore()
             self.source = None
+        if self.skipped is not None:
+            self.skipped.restore(trainer)
+            self.skipped = None
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self.teardown(trainer, pl_module, "fit")

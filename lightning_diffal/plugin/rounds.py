@@ -4,16 +4,16 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities import rank_zero_info
 
-from lightning_diffal.plugin.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.plugin.distributed.strategies import check_one_trainer, check_rounds
-from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.state import RunState
+from lightning_diffal.plugin.training.checkpoints import RoundCheckpoints, overrides
+from lightning_diffal.plugin.training.fresh_start import FreshStart
+from lightning_diffal.plugin.training.seeding import seed_training
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.ledger import Ledger, Record
 
@@ -39,16 +39,20 @@ def fit_rounds(
     records, checkpoints = read_records(config, folder), RoundCheckpoints(folder)
     if is_over(config, records):
         return finished_run(records, checkpoints, model)
-    accumulate = ours.accumulate_grad_batches
+    fresh_start = FreshStart(model)
     while True:
-        ours.accumulate_grad_batches = accumulate  # GradientAccumulationScheduler leaves its last value there
+        start = checkpoints.start_of(len(records), config.warm_start)
+        fresh_start.start_over(ours)
+        if start is not None and not overrides(model, "on_load_checkpoint"):
+            # The fit does that, too, but some callbacks copy the weights before.
+            checkpoints.load_weights(start, model)
         # Set-up that splits data at random splits it alike in every round.
         seed_training(config.seed)
-        active.checkpoints = checkpoints
+        active.checkpoints, active.fresh_start = checkpoints, fresh_start
         try:
-            fit_from(ours, model, data, checkpoints.start_of(len(records), config.warm_start))
+            fit_from(ours, model, data, start)
         finally:
-            active.checkpoints = None
+            active.checkpoints = active.fresh_start = None
         before, records = len(records), read_records(config, folder)
         if len(records) <= before:
             raise MisconfigurationException(f"A round ended without a line in {folder / 'rounds.jsonl'}.")
@@ -87,6 +91,32 @@ def read_records(config: RunConfig, folder: Path) -> list[Record]:
     return Ledger(folder).read(config.identity())
 
 
+class SkippedFit:
+    """A `trainer.fit` on a run that is over: it trains nothing and ends as it should.
+
+    `trainer.should_stop` ends a fit before its first batch, unless users want a minimum of epochs or steps.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        loop = trainer.fit_loop
+        self.min_epochs, self.min_steps = loop.min_epochs, loop.epoch_loop.min_steps
+        loop.min_epochs, loop.epoch_loop.min_steps = None, None
+        trainer.should_stop = True
+
+    def restore(self, trainer: Any) -> None:
+        trainer.fit_loop.min_epochs, trainer.fit_loop.epoch_loop.min_steps = self.min_epochs, self.min_steps
+
+
+def skip_if_over(trainer: Any, module: Any, config: RunConfig) -> SkippedFit | None:
+    """Skip the fit that is about to start if the ledger says that the run is over."""
+    folder = config.folder_for(trainer)
+    records = read_records(config, folder) if folder is not None else []
+    if folder is None or not is_over(config, records):
+        return None
+    finished_run(records, RoundCheckpoints(folder), module)
+    return SkippedFit(trainer)
+
+
 def reason_to_stop(trainer: Any, config: RunConfig, state: RunState, record: Record) -> str | None:
     """Why the round that was just fitted is the last: "budget", "pool" or "stop_when"; None if it is not."""
     if len(state.pool.labeled) >= config.budget:
@@ -109,11 +139,7 @@ def is_over(config: RunConfig, records: list[Record]) -> bool:
 
 def finished_run(records: list[Record], checkpoints: RoundCheckpoints, model: Any) -> History:
     """The history of a run that is over; its weights are loaded into the model."""
-    weights = checkpoints.trained(records[-1].round)
-    if weights.exists():
-        getattr(model, "_orig_mod", model).load_state_dict(
-            torch.load(weights, map_location="cpu", weights_only=False)["state_dict"]
-        )
+    checkpoints.load_weights(checkpoints.trained(records[-1].round), model)
     rank_zero_info(
         f"Active learning: the run in {checkpoints.folder} is over ({records[-1].last}): {len(records) - 1} rounds, "
         f"{records[-1].labeled} labels. Nothing is trained; another folder=... starts a new run."

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from tests.plugin.workshop import Data, Net, learner, quiet
+from tests.plugin.toy_model import Data, Net, learner, quiet
 
 FIRST, SECOND = 9, 17
 """Labels of round 1 and of round 2."""

@@ -16,7 +16,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loggers.logger import Logger
 
 from tests.plugin.fresh_fit import TracedNet
-from tests.plugin.workshop import Data, learner, quiet
+from tests.plugin.toy_model import Data, learner, quiet
 
 NAMES = {"best.ckpt", "last.ckpt"}
 
@@ -114,7 +114,7 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests.plugin.fresh_fit import TracedNet
 from tests.plugin.test_checkpoint_names import best
-from tests.plugin.workshop import Data, learner, quiet
+from tests.plugin.toy_model import Data, learner, quiet
 class Killed(TracedNet):
     def on_train_epoch_start(self):
         if len(self.fits) == 2 and self.current_epoch == 2:

@@ -1,6 +1,7 @@
 """All rounds from the command line, or one for each call with an exit code that says whether the run is over."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytorch_lightning.cli
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from lightning_diffal.plugin.cli import RUN_IS_OVER, ActiveLearningCLI, with_active_fit
+from tests.plugin.fresh_fit import TracedNet
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:LightningCLI's args parameter")
 
@@ -31,7 +33,7 @@ trainer:
     - class_path: lightning_diffal.DiffusionActiveLearning
       init_args: {{query_size: 8, budget: {budget}, initial: 9, neighbors: 5}}
 """
-OURS = {"model": "workshop.Net", "data": "workshop.Data"}
+OURS = {"model": "toy_model.Net", "data": "toy_model.Data"}
 
 
 def config(tmp_path, budget=25, **names):
@@ -88,8 +90,6 @@ def test_from_a_shell(tmp_path):
 
 
 def environment(root):
-    import os
-
     return os.environ | {"PYTHONPATH": str(root)}
 
 
@@ -97,13 +97,9 @@ def test_optimizers_made_by_the_command_line_start_over(tmp_path):
     class Traced(with_active_fit(lightning.pytorch.cli.LightningCLI)):
         """A command line of one's own."""
 
-    from tests.plugin.fresh_fit import TracedNet
-
     optimizer = ["--optimizer=Adam", "--optimizer.lr=0.05", "--lr_scheduler=StepLR", "--lr_scheduler.step_size=1"]
     with pytest.warns(UserWarning, match="configure_optimizers` will be overridden"):
-        cli = Traced(
-            TracedNet, args=["active-fit", "--config", config_without_model(tmp_path), *optimizer]
-        )
+        cli = Traced(TracedNet, args=["active-fit", "--config", config_without_model(tmp_path), *optimizer])
     assert [fit.rates[0] for fit in cli.model.fits] == [[0.05]] * 3
     assert [fit["momenta"] for fit in cli.model.diary] == [0] * 3
 
@@ -124,7 +120,7 @@ def test_the_other_namespace(tmp_path):
 def test_without_the_callback_it_says_what_to_write(tmp_path):
     path = Path(config(tmp_path))
     path.write_text(path.read_text().split("  callbacks:")[0])
-    with pytest.raises(MisconfigurationException, match=r"active-fit: .*no ActiveLearning.*trainer.callbacks.*class_path"):
+    with pytest.raises(MisconfigurationException, match=r"active-fit: .*no ActiveLearning.*callbacks.*class_path"):
         ActiveLearningCLI(args=["active-fit", "--config", str(path)])
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import SGD, lr_scheduler
 
 from tests.plugin.fresh_fit import TracedNet
-from tests.plugin.workshop import Data, learner, quiet
+from tests.plugin.toy_model import Data, learner, quiet
 
 
 def lines_of(tmp_path):
@@ -46,7 +46,8 @@ def test_trainer_fit_on_a_run_that_is_over_trains_nothing_and_adds_no_line(tmp_p
     assert model.diary == []
     assert lines_of(tmp_path) == before
     assert not (tmp_path / "saved").exists()
-    assert "is over (budget): 2 rounds, 17 labels. Nothing is trained; another folder=... starts a new run" in caplog.text
+    message = "is over (budget): 2 rounds, 17 labels. Nothing is trained; another folder=... starts a new run"
+    assert message in caplog.text
     assert active.history.labels == [9, 17]
     assert (trainer.fit_loop.min_epochs, trainer.fit_loop.min_steps) == kept, "the Trainer is as it was"
     weights = zip(trained.state_dict().values(), model.state_dict().values(), strict=True)

@@ -38,7 +38,7 @@ from lightning.pytorch.loggers import CSVLogger
 from torch.optim import SGD
 
 from tests.plugin.fresh_fit import TracedNet, assert_same, both
-from tests.plugin.workshop import Data, learner, quiet
+from tests.plugin.toy_model import Data, learner, quiet
 
 
 class Thaw(BaseFinetuning):
