@@ -259,8 +259,8 @@ def nothing_trained(trainer: Any, in_rounds: bool) -> str:
     )
     if in_rounds:
         return limits + (
-            "If an earlier round trained, a callback has restored its end, as LearningRateFinder and "
-            "BatchSizeFinder do: active.fit(make_trainer, ...), with a function that makes Trainers, helps."
+            "If an earlier round trained, something outside the Trainer and its callbacks has kept its end: "
+            "active.fit(make_trainer, ...), with a function that makes Trainers, helps."
         )
     return limits + (
         "A Trainer that has reached its end does nothing in a second trainer.fit: active.fit(...) starts it over for "

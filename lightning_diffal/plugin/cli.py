@@ -31,6 +31,9 @@ def with_active_fit(cli_class: Any) -> Any:
     """A LightningCLI, of either namespace or a subclass of one's own, with `active-fit` beside `fit` and the others."""
 
     class CLI(cli_class):  # type: ignore[misc]
+        trainer_class: Any
+        save_config_kwargs: dict[str, Any]
+
         @staticmethod
         def subcommands() -> dict[str, set[str]]:
             commands: dict[str, set[str]] = cli_class.subcommands()

@@ -39,7 +39,7 @@ def fit_rounds(
     records, checkpoints = read_records(config, folder), RoundCheckpoints(folder)
     if is_over(config, records):
         return finished_run(records, checkpoints, model)
-    fresh_start = FreshStart(model)
+    fresh_start = FreshStart(model, datamodule)
     while True:
         start = checkpoints.start_of(len(records), config.warm_start)
         fresh_start.start_over(ours)

@@ -100,8 +100,7 @@ def test_optimizers_made_by_the_command_line_start_over(tmp_path):
     optimizer = ["--optimizer=Adam", "--optimizer.lr=0.05", "--lr_scheduler=StepLR", "--lr_scheduler.step_size=1"]
     with pytest.warns(UserWarning, match="configure_optimizers` will be overridden"):
         cli = Traced(TracedNet, args=["active-fit", "--config", config_without_model(tmp_path), *optimizer])
-    assert [fit.rates[0] for fit in cli.model.fits] == [[0.05]] * 3
-    assert [fit["momenta"] for fit in cli.model.diary] == [0] * 3
+    assert [(fit["lr"], fit["momenta"]) for fit in cli.model.diary] == [(0.05, 0)] * 3
 
 
 def config_without_model(tmp_path):

@@ -21,7 +21,8 @@ PLAIN: Final = (bool, int, float, str, type(None))
 class FreshStart:
     """Puts a Trainer, its callbacks and a model back to what they were before their first round."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, datamodule: Any) -> None:
+        self.datamodule = datamodule
         self.model: nn.Module = getattr(model, "_orig_mod", model)
         self.requires_grad = {name: parameter.requires_grad for name, parameter in self.model.named_parameters()}
         self.training = {name: module.training for name, module in self.model.named_modules()}
@@ -34,7 +35,7 @@ class FreshStart:
         The Trainer's own settings are plain values, as `accumulate_grad_batches`, which callbacks change. Its fit loop,
         a public attribute, holds epoch, step and limits. Callbacks are restored in place: users hold on to them.
         """
-        shared = shared_objects(trainer, self.model)
+        shared = self.shared_objects(trainer)
         restore_settings(trainer)
         for part in (trainer.fit_loop, *callbacks_to_reset(trainer)):
             restore_or_copy(part, shared)
@@ -43,7 +44,7 @@ class FreshStart:
 
     def on_setup(self, trainer: Any) -> None:
         """Copy the callbacks of the module itself, which join the Trainer's when a fit begins."""
-        shared = shared_objects(trainer, self.model)
+        shared = self.shared_objects(trainer)
         for callback in callbacks_to_reset(trainer):
             if SNAPSHOT not in vars(callback):
                 restore_or_copy(callback, shared)
@@ -73,6 +74,12 @@ class FreshStart:
         for name, module in self.model.named_modules():
             module.training = self.training.get(name, module.training)
 
+    def shared_objects(self, trainer: Any) -> dict[int, Any]:
+        """What callbacks and loops refer to without owning it, as a memo of `copy.deepcopy`: by id, not copied."""
+        owners = [trainer, trainer.strategy, trainer.profiler, self.datamodule, *trainer.loggers, *trainer.callbacks]
+        parts = [*self.model.modules(), *self.model.parameters(), *self.model.buffers()]
+        return {id(part): part for part in [*owners, *parts] if part is not None}
+
 
 def callbacks_to_reset(trainer: Any) -> list[Any]:
     """All callbacks but ours, those that opt out, and SaveConfigCallback, which refuses to save its file twice."""
@@ -81,13 +88,6 @@ def callbacks_to_reset(trainer: Any) -> list[Any]:
         for callback in trainer.callbacks
         if getattr(callback, "reset_each_round", True) and not is_a(callback, "SaveConfigCallback")
     ]
-
-
-def shared_objects(trainer: Any, model: nn.Module) -> dict[int, Any]:
-    """What callbacks and loops refer to without owning it, as a memo of `copy.deepcopy`: by id, not copied."""
-    owners = [trainer, trainer.strategy, trainer.profiler, trainer.datamodule, *trainer.loggers, *trainer.callbacks]
-    parts = [*model.modules(), *model.parameters(), *model.buffers()]
-    return {id(part): part for part in [*owners, *parts] if part is not None}
 
 
 def restore_settings(trainer: Any) -> None:
