@@ -190,7 +190,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         continue_logged_steps(trainer, self.state.ledger.records)
         if self.checkpoints is not None or trainer.ckpt_path is None:  # not in a fit that users resume in its middle
             move_earlier_checkpoints(trainer, folder, self.state.round)
-        if self.checkpoints is not None:
+        if self.checkpoints is not None and self.fresh_start is not None:
+            self.fresh_start.on_train_start(trainer)
             self.checkpoints.on_train_start(trainer, self.config.warm_start)
             # From here on a round depends on nothing but its number, so that a run can be resumed at any of them.
             seed_training(self.config.seed_for(self.state.round))
@@ -248,7 +249,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         if self.checkpoints is not None:
-            self.checkpoints.on_save_checkpoint(checkpoint)
+            self.checkpoints.on_save_checkpoint(trainer, checkpoint)
 
 
 def nothing_trained(trainer: Any, in_rounds: bool) -> str:

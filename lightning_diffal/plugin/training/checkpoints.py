@@ -9,6 +9,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
+from lightning_diffal.plugin.distributed.strategies import loads_optimizers
 from lightning_diffal.pool.files import replace_durably, write_atomically
 
 
@@ -76,11 +77,13 @@ class RoundCheckpoints:
             replace_durably(temporary, self.untrained)
         trainer.strategy.barrier()
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Any, checkpoint: dict[str, Any]) -> None:
         """Leave out of the untrained checkpoint what belongs to the training of one round."""
         if self.saving_untrained:
-            checkpoint.update(optimizer_states=[], lr_schedulers=[], callbacks={})
+            checkpoint.update(lr_schedulers=[], callbacks={})
             checkpoint.pop("loops")
+            if not loads_optimizers(trainer.strategy):
+                checkpoint["optimizer_states"] = []
 
     def save_trained(self, trainer: Any, module: Any, round_number: int) -> None:
         """The untrained state with the weights of this round, before the ledger says that it is over.

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import nn
+from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
-from lightning_diffal.plugin.distributed.strategies import is_a
+from lightning_diffal.plugin.distributed.strategies import is_a, loads_optimizers
 
 SNAPSHOT: Final = "_before_first_round"
 """The attribute in which an object carries a copy of its own attributes from before its first round."""
@@ -26,7 +27,7 @@ class FreshStart:
         self.model: nn.Module = getattr(model, "_orig_mod", model)
         self.requires_grad = {name: parameter.requires_grad for name, parameter in self.model.named_parameters()}
         self.training = {name: module.training for name, module in self.model.named_modules()}
-        self.optimizers: list[tuple[Any, list[dict[str, Any]]]] = []
+        self.optimizers: list[tuple[Optimizer, list[dict[str, Any]]]] = []
         self.schedulers: list[tuple[Any, dict[str, Any]]] = []
 
     def start_over(self, trainer: Any) -> None:
@@ -52,18 +53,24 @@ class FreshStart:
     def on_fit_start(self, trainer: Any) -> None:
         """Copy the settings of optimizers and schedulers: `configure_optimizers` may return the same ones again."""
         self.optimizers = [
-            (optimizer, [copy_group(group) for group in optimizer.param_groups]) for optimizer in trainer.optimizers
+            (optimizer, copy_groups(optimizer.param_groups))
+            for optimizer in trainer.optimizers
+            if isinstance(optimizer, Optimizer)  # not DeepSpeed's
         ]
         configs = trainer.lr_scheduler_configs
         self.schedulers = [(config.scheduler, copy.deepcopy(config.scheduler.state_dict())) for config in configs]
 
+    def on_train_start(self, trainer: Any) -> None:
+        """Undo what a sharded checkpoint, which cannot leave them out, has restored in the optimizers."""
+        if loads_optimizers(trainer.strategy):
+            self.restore_optimizers()
+
     def restore_optimizers(self) -> None:
         for optimizer, groups in self.optimizers:
             optimizer.state.clear()
-            optimizer.param_groups[:] = groups
+            optimizer.param_groups[:] = copy_groups(groups)
         for scheduler, state in self.schedulers:
-            scheduler.load_state_dict(state)
-        self.optimizers, self.schedulers = [], []
+            scheduler.load_state_dict(copy.deepcopy(state))
 
     def restore_model(self, trainer: Any) -> None:
         for callback in trainer.callbacks:
@@ -126,6 +133,9 @@ def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
     return value if isinstance(value, (Dataset, DataLoader)) else copy.deepcopy(value, memo)
 
 
-def copy_group(group: dict[str, Any]) -> dict[str, Any]:
-    """A parameter group with its parameters themselves and copies of its settings."""
-    return {name: [*value] if name == "params" else copy.deepcopy(value) for name, value in group.items()}
+def copy_groups(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Parameter groups with the parameters themselves and copies of the settings."""
+    return [
+        {name: [*value] if name == "params" else copy.deepcopy(value) for name, value in group.items()}
+        for group in groups
+    ]
