@@ -16,6 +16,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loggers.logger import Logger
 
 from tests.plugin.fresh_fit import TracedNet
+from tests.plugin.rank_processes import run_ranks
 from tests.plugin.toy_model import Data, learner, quiet
 
 NAMES = {"best.ckpt", "last.ckpt"}
@@ -137,6 +138,20 @@ def test_killed_and_resumed_the_names_stay_right(tmp_path):
     assert found(saved) == per_round(1, 2, 3) | {f"interrupted/{name}" for name in NAMES}
     assert [round_of(saved / f"round_{number:03}" / "best.ckpt", active) for number in (1, 2, 3)] == [1, 2, 3]
     assert torch.load(saved / "round_002" / "last.ckpt", weights_only=True)["epoch"] == 3, "the whole of round 2"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_several_processes_move_each_file_once(tmp_path):
+    saved = tmp_path / "saved"
+
+    def fit():
+        active = learner(budget=25)
+        trainer = quiet(tmp_path, active, best(saved), enable_checkpointing=True, strategy="ddp", devices=2)
+        active.fit(trainer, TracedNet(), datamodule=Data())
+
+    assert run_ranks(tmp_path, fit) == [None, None]
+    assert found(saved) == per_round(1, 2)
+    assert [round_of(saved / f"{name}best.ckpt", learner()) for name in ("round_001/", "round_002/", "")] == [1, 2, 3]
 
 
 def test_folders_that_are_not_on_this_disk(tmp_path):

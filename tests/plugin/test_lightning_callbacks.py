@@ -171,6 +171,75 @@ def test_a_warm_start_begins_with_the_averaged_weights(tmp_path, kind):
         assert torch.equal(start["weights"], torch.cat([fit.weights[name].flatten() for name in names]))
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_pruning_that_is_left_in_the_model_is_undone(tmp_path):
+    def make():
+        return [ModelPruning("l1_unstructured", amount=0.3, make_pruning_permanent=False)]
+
+    assert_same(*both(tmp_path, make_callbacks=make))
+
+
+# Modules of users' own
+
+
+class Packed(TracedNet):
+    """Saves its weights under other names."""
+
+    def on_save_checkpoint(self, checkpoint):
+        checkpoint["packed"] = {f"packed.{name}": value for name, value in checkpoint.pop("state_dict").items()}
+        checkpoint["state_dict"] = {}
+
+    def on_load_checkpoint(self, checkpoint):
+        checkpoint["state_dict"] = {
+            name.removeprefix("packed."): value for name, value in checkpoint.pop("packed").items()
+        }
+
+
+class MadeLate(TracedNet):
+    """Makes a layer in `configure_model`."""
+
+    def __init__(self):
+        super().__init__()
+        self.late = None
+
+    def configure_model(self):
+        if self.late is None:
+            torch.manual_seed(1)
+            self.late = torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return super().forward(self.late(x))
+
+
+class Lazy(TracedNet):
+    """Learns the width of its input from the first batch, in `setup`."""
+
+    def __init__(self):
+        super().__init__()
+        self.backbone[0] = torch.nn.LazyLinear(16)
+
+    def setup(self, stage):
+        torch.manual_seed(1)
+        self.eval()(torch.ones(1, 2))
+        self.train()
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules")
+@pytest.mark.parametrize("kind", [Packed, MadeLate, Lazy])
+def test_round_2_equals_a_fresh_trainer_for_a_module_that(tmp_path, kind):
+    ours, expected = both(tmp_path, kind)
+    assert_same(ours, expected)
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules")
+@pytest.mark.parametrize("kind", [Packed, MadeLate, Lazy])
+def test_a_run_continues_in_another_process_for_a_module_that(tmp_path, kind):
+    for budget in (17, 25):
+        active, model = learner(budget=budget), kind()
+        history = active.fit(quiet(tmp_path, active), model, datamodule=Data(batch_size=4))
+    assert history.labels == [9, 17, 17, 25]
+
+
 # Callbacks of users' own
 
 

@@ -77,7 +77,8 @@ class FreshStart:
             if is_a(callback, "ModelPruning"):  # it may leave two tensors in place of each that it prunes
                 callback.make_pruning_permanent(self.model)
         for name, parameter in self.model.named_parameters():
-            parameter.requires_grad_(self.requires_grad.get(name, parameter.requires_grad))
+            if parameter.requires_grad != self.requires_grad.get(name, parameter.requires_grad):
+                parameter.requires_grad_(not parameter.requires_grad)
         for name, module in self.model.named_modules():
             module.training = self.training.get(name, module.training)
 

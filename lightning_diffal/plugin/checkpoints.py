@@ -9,7 +9,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from lightning_diffal.plugin.distributed.strategies import loads_optimizers
+from lightning_diffal.plugin.distributed.strategies import is_a, loads_optimizers
 from lightning_diffal.pool.files import replace_durably, write_atomically
 
 
@@ -26,6 +26,8 @@ class RoundCheckpoints:
         self.must_save_untrained = False
         """Whether the fit under way starts from the user's model, whose state is not saved yet."""
         self.saving_untrained = False
+        self.names: set[str] = set()
+        """The tensors of the model when the fit under way began."""
 
     def trained(self, round_number: int) -> Path:
         return self.folder / f"trained-{round_number}.ckpt"
@@ -58,12 +60,25 @@ class RoundCheckpoints:
 
     def on_train_start(self, trainer: Any, warm_start: bool) -> None:
         """Save the state a round starts from, if that is not done yet."""
+        self.names = set(trainer.lightning_module.state_dict())
         if self.must_save_untrained:
             self.save_untrained(trainer)
         if warm_start and self.untrained.is_dir():
             raise MisconfigurationException(
                 f"warm_start=True: {type(trainer.strategy).__name__} shards its checkpoints; the weights of one round "
                 "cannot be carried over to the next. warm_start=False starts each from the untrained model."
+            )
+
+    def check_layers(self, trainer: Any, module: Any) -> None:
+        """Refuse a model that training has given other layers, before labels are spent on a round that cannot start."""
+        names = set(module.state_dict())
+        pruned = any(is_a(callback, "ModelPruning") for callback in trainer.callbacks)  # which FreshStart undoes
+        if names != self.names and not pruned:
+            change = [f"{name} is new" for name in sorted(names - self.names)]
+            change += [f"{name} is gone" for name in sorted(self.names - names)]
+            raise MisconfigurationException(
+                f"Training has changed the layers of the model: {change[0]}. The next round could not start over from "
+                "the untrained weights. Make every layer and buffer in __init__ or configure_model. Nothing was asked."
             )
 
     def save_untrained(self, trainer: Any) -> None:
