@@ -109,3 +109,30 @@ def test_a_model_that_has_lost_a_layer_is_refused_in_words(tmp_path):
     active = learner(budget=25)
     with pytest.raises(MisconfigurationException, match=r"another model: extra.weight is gone"):
         active.fit(quiet(tmp_path, active), TracedNet(), datamodule=Data())
+
+
+class Growing(TracedNet):
+    """Makes a buffer in its first training step."""
+
+    def training_step(self, batch, batch_idx):
+        if not hasattr(self, "mean"):
+            self.register_buffer("mean", batch[0].mean(0))
+        return super().training_step(batch, batch_idx)
+
+
+def test_a_model_that_grows_in_training_is_refused_before_labels_are_spent_on_it(tmp_path):
+    active = learner()
+    with pytest.raises(MisconfigurationException, match=r"changed the layers .* mean is new.* __init__ .*Nothing was"):
+        active.fit(quiet(tmp_path, active), Growing(), datamodule=Data())
+    assert len(lines_of(tmp_path)) == 1, "the first labels only"
+    active = learner(initial=33, folder=tmp_path / "one")
+    assert active.fit(quiet(tmp_path, active), Growing(), datamodule=Data()).labels == [33], "one round needs no other"
+
+
+def test_fast_dev_run_asks_nobody(tmp_path):
+    def oracle(indices):
+        raise AssertionError("a person was asked")
+
+    active, model = learner(oracle=oracle), TracedNet()
+    active.fit(quiet(tmp_path, active, fast_dev_run=True), model, datamodule=Data())
+    assert model.diary[0]["steps"] == 1
