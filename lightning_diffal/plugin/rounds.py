@@ -1,21 +1,26 @@
 """Fit, query, fit again."""
 
 import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
+from lightning_diffal.plugin.checkpoint_files import DamagedCheckpointError
 from lightning_diffal.plugin.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.config import RunConfig
-from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
+from lightning_diffal.plugin.distributed.rank_zero import connect, from_connected_rank_zero, from_rank_zero
+from lightning_diffal.plugin.distributed.shared_folder import acquire
 from lightning_diffal.plugin.distributed.strategies import check_one_trainer, check_rounds
 from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.state import RunState
+from lightning_diffal.pool.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
-from lightning_diffal.pool.ledger import Ledger, Record
+from lightning_diffal.pool.ledger import Ledger, corrected_records
+from lightning_diffal.pool.record import Record
 
 if TYPE_CHECKING:
     from lightning_diffal.plugin.callback import ActiveLearning
@@ -36,36 +41,68 @@ def fit_rounds(
     if folder is None:  # fast_dev_run: one short fit, nothing written
         ours.fit(model, **data)
         return History([])
-    records, checkpoints = read_records(config, folder), RoundCheckpoints(folder)
+    connect(ours)
+    with owned_folder(active, ours, folder):
+        return run_rounds(active, ours, trainer if makes_trainers else None, model, data, folder)
+
+
+def run_rounds(
+    active: "ActiveLearning",
+    trainer: Any,
+    make_trainer: Callable[[], Any] | None,
+    model: Any,
+    data: dict[str, Any],
+    folder: Path,
+) -> History:
+    config, checkpoints = active.config, RoundCheckpoints(folder, active.config.weights_only)
+    records = from_connected_rank_zero(trainer, lambda: read_records(config, folder))
     if is_over(config, records):
         return finished_run(records, checkpoints, model)
-    accumulate = ours.accumulate_grad_batches
+    accumulate = trainer.accumulate_grad_batches
     while True:
-        ours.accumulate_grad_batches = accumulate  # GradientAccumulationScheduler leaves its last value there
+        trainer.accumulate_grad_batches = accumulate  # GradientAccumulationScheduler leaves its last value there
         # Set-up that splits data at random splits it alike in every round.
         seed_training(config.seed)
-        active.checkpoints = checkpoints
+        number = len(records)
+        checkpoints.start = from_connected_rank_zero(
+            trainer,
+            lambda: checkpoints.start_of(number, config.warm_start),  # noqa: B023, called at once
+        )
+        active.checkpoints, active.state = checkpoints, None
         try:
-            fit_from(ours, model, data, checkpoints.start_of(len(records), config.warm_start))
+            fit_from(trainer, model, data, checkpoints.start.path, config.weights_only)
         finally:
             active.checkpoints = None
-        before, records = len(records), read_records(config, folder)
-        if len(records) <= before:
+        # Every rank has the rounds in memory; a process that only starts ranks reads what they left.
+        records = active.state.ledger.records if active.state is not None else read_records(config, folder)
+        if len(records) <= number:
             raise MisconfigurationException(f"A round ended without a line in {folder / 'rounds.jsonl'}.")
         if is_over(config, records):
             return History(records)
-        if makes_trainers:
-            ours = trainer()
-            check_trainer(active, ours)
+        if make_trainer is not None:
+            trainer = make_trainer()
+            check_trainer(active, trainer)
 
 
-def fit_from(trainer: Any, model: Any, data: dict[str, Any], checkpoint: Path | None) -> None:
+@contextmanager
+def owned_folder(active: "ActiveLearning", trainer: Any, folder: Path) -> Iterator[None]:
+    """Own the folder for all rounds: on rank 0, or in the process that starts the ranks."""
+    active.lock = FolderLock(folder)
+    try:
+        acquire(trainer, active.lock)
+        yield
+    finally:
+        active.lock.release()
+        active.lock = None
+
+
+def fit_from(trainer: Any, model: Any, data: dict[str, Any], checkpoint: Path | None, weights_only: bool) -> None:
     """One `trainer.fit`, from a checkpoint of ours or from the model as it is."""
     options: dict[str, Any] = {}
     if checkpoint is not None:
         options["ckpt_path"] = str(checkpoint)
         if "weights_only" in inspect.signature(trainer.fit).parameters:
-            options["weights_only"] = False  # our own file, and users' hyperparameters may be of any type
+            options["weights_only"] = weights_only
     trainer.fit(model, **data, **options)
 
 
@@ -84,7 +121,7 @@ def check_trainer(active: "ActiveLearning", trainer: Any) -> None:
 
 def read_records(config: RunConfig, folder: Path) -> list[Record]:
     """The rounds of this run on the disk, before there is a dataset to check them against."""
-    return Ledger(folder).read(config.identity())
+    return corrected_records(Ledger(folder).read(config.identity()))
 
 
 def reason_to_stop(trainer: Any, config: RunConfig, state: RunState, record: Record) -> str | None:
@@ -111,9 +148,10 @@ def finished_run(records: list[Record], checkpoints: RoundCheckpoints, model: An
     """The history of a run that is over; its weights are loaded into the model."""
     weights = checkpoints.trained(records[-1].round)
     if weights.exists():
-        getattr(model, "_orig_mod", model).load_state_dict(
-            torch.load(weights, map_location="cpu", weights_only=False)["state_dict"]
-        )
+        try:
+            getattr(model, "_orig_mod", model).load_state_dict(checkpoints.load(weights)["state_dict"])
+        except DamagedCheckpointError as error:
+            rank_zero_warn(f"{error} The labels are all there; the weights of the finished run are not loaded.")
     rank_zero_info(
         f"Active learning: the run in {checkpoints.folder} is over ({records[-1].last}): {len(records) - 1} rounds, "
         f"{records[-1].labeled} labels. Nothing is trained; another folder=... starts a new run."
