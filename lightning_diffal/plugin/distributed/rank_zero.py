@@ -48,10 +48,10 @@ def connect(trainer: Any) -> None:
 
     Not those that Lightning starts itself: rank 0 is in the fit by then. Of strategies, those of the DDP family.
     """
-    strategy = trainer.strategy
-    external = not is_a(getattr(strategy, "cluster_environment", None), "LightningEnvironment")
-    alone = trainer.world_size == 1 or is_connected()
-    if not alone and external and strategy.launcher is None and is_a(strategy, "DDPStrategy"):
+    strategy, environment = trainer.strategy, getattr(trainer.strategy, "cluster_environment", None)
+    if trainer.world_size == 1 or is_connected() or environment is None or not is_a(strategy, "DDPStrategy"):
+        return
+    if environment.creates_processes_externally and not is_a(environment, "LightningEnvironment"):
         strategy.setup_environment()
 
 
