@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
-        prog="lightning-diffal", description="Run active-learning studies and report on them; look after the folder of a run."
+        prog="lightning-diffal",
+        description="Run active-learning studies; check and repair the folders of runs.",
     )
     commands = top.add_subparsers(dest="command", required=True)
     runs = commands.add_parser("run", help="run a study; finished runs are not repeated")
