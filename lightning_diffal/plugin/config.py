@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from torch.utils.data import Dataset
 
-from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.arguments import check_count, check_flag, skip_type_check
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass, check_initial, describe_initial
@@ -64,6 +64,8 @@ class RunConfig:
             raise ValueError(f"{name}(seed={self.seed!r}): a whole number in [0, 2**32) is needed.")
         if self.folder is not None and not isinstance(self.folder, (str, os.PathLike)):
             raise ValueError(f"{name}(folder={self.folder!r}): a path is needed, or None.")
+        for argument in ("warm_start", "weights_only"):
+            check_flag(name, argument, getattr(self, argument))
         for argument in ("other_data", "same_data"):
             if not isinstance(getattr(self, argument), (list, tuple)):
                 raise ValueError(
