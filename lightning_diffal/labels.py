@@ -5,7 +5,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.arguments import check_count, check_floats, check_integers, skip_type_check
 
 UNLABELED: Final = -1
 
@@ -14,12 +14,7 @@ UNLABELED: Final = -1
 def check_labels(caller: str, labels: Tensor, num_nodes: int, num_classes: int, device: torch.device) -> None:
     """Refuse labels that are not one integer in [-1, num_classes) for each of `num_nodes` points on `device`."""
     check_count(caller, "num_classes", num_classes)
-    if not isinstance(labels, Tensor):
-        raise ValueError(f"{caller}(labels=...): a tensor is needed, {type(labels).__name__} was given.")
-    if labels.dtype.is_floating_point or labels.dtype.is_complex or labels.dtype == torch.bool:
-        raise ValueError(
-            f"{caller}(labels=...): integers are needed, {labels.dtype} was given. Unlabeled is {UNLABELED}."
-        )
+    check_integers(caller, "labels", labels, f" Unlabeled is {UNLABELED}.")
     if labels.shape != (num_nodes,):
         raise ValueError(
             f"{caller}(labels=...): one label for each of the graph's {num_nodes} points is needed, "
@@ -45,8 +40,7 @@ def check_probabilities(
     caller: str, soft_labels: Tensor, num_nodes: int, num_classes: int, device: torch.device
 ) -> None:
     """Refuse soft labels that are not one probability for each point and class."""
-    if not isinstance(soft_labels, Tensor) or not soft_labels.dtype.is_floating_point:
-        raise ValueError(f"{caller}(soft_labels=...): a floating-point tensor of probabilities is needed.")
+    check_floats(caller, "soft_labels", soft_labels)
     if soft_labels.shape != (num_nodes, num_classes):
         raise ValueError(
             f"{caller}(soft_labels=...): shape ({num_nodes}, {num_classes}) is needed, one probability for each "

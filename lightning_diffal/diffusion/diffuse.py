@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.diffusion.walk import initial_mass, signal, step
-from lightning_diffal.graph.neighbor_graph import NeighborGraph
+from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_graph
 from lightning_diffal.labels import check_labels, check_probabilities
 
 
@@ -36,6 +36,7 @@ def diffuse(
     Cost: O(steps · edges · classes) time, 16 (c + 1) bytes a node; sums are taken in float64.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, section 4 and appendix B.2.
     """
+    check_graph("diffuse", graph)
     check_labels("diffuse", labels, graph.num_nodes, num_classes, graph.device)
     check_count("diffuse", "steps", steps)
     if soft_labels is not None:

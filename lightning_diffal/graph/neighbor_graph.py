@@ -8,7 +8,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import Progress, check_count, skip_type_check
+from lightning_diffal.arguments import (
+    Progress,
+    check_count,
+    check_flag,
+    check_floats,
+    check_function,
+    check_integers,
+    skip_type_check,
+)
 from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.incoming_edges import IncomingEdges
 from lightning_diffal.graph.knn.nearest_neighbors import default_neighbors, nearest_neighbors
@@ -28,6 +36,12 @@ class NeighborGraph:
     weight: Tensor  # (e,)
 
     def __post_init__(self) -> None:
+        check_integers("NeighborGraph", "crow", self.crow)
+        check_integers("NeighborGraph", "col", self.col)
+        check_floats("NeighborGraph", "weight", self.weight)
+        if not self.crow.device == self.col.device == self.weight.device:
+            devices = f"crow is on {self.crow.device}, col on {self.col.device}, weight on {self.weight.device}"
+            raise ValueError(f"NeighborGraph: one device is needed, {devices}.")
         if self.crow.ndim != 1 or len(self.crow) < 2 or self.col.shape != self.weight.shape or self.col.ndim != 1:
             shapes = f"crow {tuple(self.crow.shape)}, col {tuple(self.col.shape)}, weight {tuple(self.weight.shape)}"
             raise ValueError(f"NeighborGraph: crow (n + 1,), col (e,) and weight (e,) are needed, given were {shapes}.")
@@ -36,8 +50,8 @@ class NeighborGraph:
             raise ValueError(f"NeighborGraph: crow must rise from 0 to the number of edges, {len(self.col)}.")
         if len(self.col) and not 0 <= int(self.col.min()) <= int(self.col.max()) < self.num_nodes:
             raise ValueError(f"NeighborGraph: every col must be a node, in [0, {self.num_nodes}).")
-        if not bool((self.weight > 0).all()):
-            raise ValueError("NeighborGraph: every weight must be a positive number.")
+        if not bool(((self.weight > 0) & self.weight.isfinite()).all()):
+            raise ValueError("NeighborGraph: every weight must be a positive number, and finite.")
 
     @property
     def num_nodes(self) -> int:
@@ -131,6 +145,8 @@ def build_graph(
     if neighbors is None:
         neighbors = default_neighbors(len(embeddings))
     check_neighbors("build_graph", neighbors, len(embeddings))
+    check_flag("build_graph", "symmetric", symmetric)
+    check_function("build_graph", "progress", progress)
     points = embeddings.detach()
     if points.dtype not in (torch.float32, torch.float64):
         points = points.float()
@@ -144,9 +160,7 @@ def build_graph(
 
 @skip_type_check
 def check_embeddings(embeddings: Float[Tensor, "n d"]) -> None:
-    if not isinstance(embeddings, Tensor) or not embeddings.dtype.is_floating_point:
-        given = embeddings.dtype if isinstance(embeddings, Tensor) else type(embeddings).__name__
-        raise ValueError(f"build_graph(embeddings=...): a floating-point tensor is needed, {given} was given.")
+    check_floats("build_graph", "embeddings", embeddings)
     if embeddings.ndim != 2 or embeddings.shape[1] == 0:
         raise ValueError(
             f"build_graph(embeddings=...): one row for each point, shape (n, d), is needed, "
@@ -208,4 +222,13 @@ def check_neighbors(caller: str, neighbors: int | None, points: int) -> None:
     if neighbors >= points:
         raise ValueError(
             f"{caller}(neighbors={neighbors}): a pool of {points} points has at most {points - 1} neighbors each."
+        )
+
+
+@skip_type_check
+def check_graph(caller: str, graph: object) -> None:
+    """Refuse what is not a NeighborGraph, as a matrix."""
+    if not isinstance(graph, NeighborGraph):
+        raise ValueError(
+            f"{caller}(graph=...): a NeighborGraph is needed, as of build_graph, {type(graph).__name__} was given."
         )

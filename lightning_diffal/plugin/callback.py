@@ -1,7 +1,7 @@
 """The callback: trains on labeled points only, and ends every fit with a query."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,9 @@ from lightning_diffal.plugin.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.guard import check_batch_norm, check_training_loaders
 from lightning_diffal.plugin.data.training_source import TrainingSource
-from lightning_diffal.plugin.distributed.shared_folder import check_shared_folder
+from lightning_diffal.plugin.distributed.arrival import wait_for_all_ranks
+from lightning_diffal.plugin.distributed.rank_agreement import check_same_start
+from lightning_diffal.plugin.distributed.shared_folder import acquire, check_shared_folder
 from lightning_diffal.plugin.distributed.strategies import check_forward
 from lightning_diffal.plugin.dry_run import dry_run
 from lightning_diffal.plugin.logging import continue_logged_steps, log_round
@@ -25,14 +27,15 @@ from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.progress_bars import stage_timer_for
 from lightning_diffal.plugin.query import choose_points, embed_pool
 from lightning_diffal.plugin.records import new_record, with_first_labels, with_fit, with_query
-from lightning_diffal.plugin.rounds import SkippedFit, fit_rounds, reason_to_stop, skip_if_over
+from lightning_diffal.plugin.rounds import SkippedFit, fit_rounds, nothing_trained, reason_to_stop, skip_if_over
 from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.state import RunState, commit, labeled_loaders, open_state, restore_from_checkpoint
 from lightning_diffal.plugin.training.fresh_start import FreshStart
 from lightning_diffal.plugin.training.model_checkpoints import move_earlier_checkpoints
+from lightning_diffal.pool.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass
-from lightning_diffal.pool.ledger import Record
+from lightning_diffal.pool.record import Record
 from lightning_diffal.selectors.base import as_selector
 
 
@@ -59,8 +62,14 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         num_classes: By default the width of the classifier.
         stop_when: `(history) -> bool`, asked after each fit.
         warm_start: Keep the weights from round to round. By default each round starts from the untrained model.
+        other_data: Further training loaders, by name (the key of a dictionary of loaders), position or dataset, whose
+            items are not points of the pool. They are trained on as they are.
+        same_data: Further training loaders that show the points of the pool in the same order, as with another
+            augmentation. Those that draw from the very dataset of the first loader need not be named.
         folder: Where `rounds.jsonl`, the ledger of the run, is kept. By default `active_learning` under the Trainer's
             `default_root_dir`. A run that was killed continues when it is started again with the same folder.
+        weights_only: Load the checkpoints in `folder` as tensors and plain values only. False allows models and
+            callbacks that save other types, and lets anyone who can write to the folder run code here.
         seed: Of the first labels, the choices and, in `active.fit`, each round's training.
     """
 
@@ -80,7 +89,10 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         num_classes: int | None = None,
         stop_when: Callable[[History], bool] | None = None,
         warm_start: bool = False,
+        other_data: Sequence[str | int | Dataset[Any]] = (),
+        same_data: Sequence[str | int | Dataset[Any]] = (),
         folder: str | Path | None = None,
+        weights_only: bool = True,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -98,7 +110,10 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             num_classes=num_classes,
             stop_when=stop_when,
             warm_start=warm_start,
+            other_data=other_data,
+            same_data=same_data,
             folder=folder,
+            weights_only=weights_only,
             seed=seed,
         )
         self.state: RunState | None = None
@@ -106,11 +121,16 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         self.checkpoints: RoundCheckpoints | None = None
         self.fresh_start: FreshStart | None = None
         """Where rounds start from, while `fit` runs them."""
+        self.lock: FolderLock | None = None
+        """Held while `fit` runs rounds, else by a `trainer.fit` of its own."""
+        self.lock_of_this_fit = False
         self.source: TrainingSource | None = None
         self.checkpoint_records: list[dict[str, Any]] = []
         self.batches, self.started, self.dry_run_done = 0, 0.0, False
         self.skipped: SkippedFit | None = None
         """The fit under way, if the run is over and it trains nothing."""
+        self.num_outputs: int | None = None
+        """The width of the classifier, once the dry run has seen it."""
 
     # Rounds
 
@@ -143,12 +163,23 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if stage == "fit":
             self.state, self.checkpoint_records, self.batches, self.started = None, [], 0, time.perf_counter()
             check_forward(trainer.strategy, self.config.selector.needs)
+            wait_for_all_ranks(trainer, "the set-up of a fit")
+            self.own_folder(trainer)
             check_shared_folder(trainer, self.config.folder_for(trainer))
             self.skipped = skip_if_over(trainer, pl_module, self.config)
+            if self.checkpoints is not None:
+                check_same_start(trainer, self.checkpoints.start)
             if self.fresh_start is not None:
                 self.fresh_start.on_setup(trainer)
             self.source = TrainingSource(trainer)
             self.source.replace(lambda: self.train_dataloader(trainer, pl_module))
+
+    def own_folder(self, trainer: Any) -> None:
+        """Lock the folder for a fit by hand; `fit` has it locked already, also for the ranks it starts."""
+        folder = self.config.folder_for(trainer)
+        if self.lock is None and folder is not None:
+            self.lock, self.lock_of_this_fit = FolderLock(folder), True
+            acquire(trainer, self.lock)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.checkpoint_records = state_dict["records"]  # used only where they go beyond the ledger
@@ -161,15 +192,17 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         # and no hook comes between that request and their use.
         if self.state is None:
             self.state = self.open_run(trainer, module, loaders)
-        return labeled_loaders(self.state, loaders)
+        return labeled_loaders(self.config, self.state, loaders)
 
     def open_run(self, trainer: Any, module: Any, loaders: Any) -> RunState:
         """The run as the ledger has it, or a checkpoint that goes further; a new run gets its first labels."""
+        wait_for_all_ranks(trainer, "the first request for training data")
         state = open_state(trainer, self.config, loaders)
         restore_from_checkpoint(trainer, state, self.checkpoint_records, self.config.identity(state.fingerprint))
         if not self.dry_run_done and self.skipped is None:
-            dry_run(trainer, module, self.config, state)
+            self.num_outputs = dry_run(trainer, module, self.config, state)
             self.dry_run_done = True
+        state.limit_classes(self.config.num_classes or self.num_outputs)
         if state.round == 0:
             record = new_record(self.config, state)
             if self.config.initial == 0:
@@ -198,9 +231,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         if self.state is not None:
-            labeled = self.state.pool.labeled.tolist()
-            check_training_loaders(trainer.train_dataloader, labeled, self.state.other_datasets)
-            check_batch_norm(pl_module, len(labeled))
+            check_training_loaders(trainer.train_dataloader, self.state.allowed_items(), self.state.other_datasets)
+            check_batch_norm(pl_module, len(self.state.pool.labeled))
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
         self.batches += 1
@@ -237,6 +269,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if self.skipped is not None:
             self.skipped.restore(trainer)
             self.skipped = None
+        if self.lock is not None and self.lock_of_this_fit:
+            self.lock.release()
+            self.lock, self.lock_of_this_fit = None, False
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self.teardown(trainer, pl_module, "fit")
@@ -252,20 +287,3 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         if self.checkpoints is not None:
             self.checkpoints.on_save_checkpoint(trainer, checkpoint)
-
-
-def nothing_trained(trainer: Any, in_rounds: bool) -> str:
-    limits = (
-        f"This fit trained no step (epoch {trainer.current_epoch}, max_epochs={trainer.max_epochs}, "
-        f"max_steps={trainer.max_steps}, limit_train_batches={trainer.limit_train_batches}): there is nothing new to "
-        "query by. "
-    )
-    if in_rounds:
-        return limits + (
-            "If an earlier round trained, something outside the Trainer and its callbacks has kept its end: "
-            "active.fit(make_trainer, ...), with a function that makes Trainers, helps."
-        )
-    return limits + (
-        "A Trainer that has reached its end does nothing in a second trainer.fit: active.fit(...) starts it over for "
-        "each round; by hand, make a new Trainer."
-    )

@@ -1,12 +1,15 @@
 """What the user asked for."""
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from lightning_diffal.arguments import check_count, skip_type_check
+from torch.utils.data import Dataset
+
+from lightning_diffal.arguments import check_count, check_flag, skip_type_check
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass, check_initial, describe_initial
@@ -38,7 +41,10 @@ class RunConfig:
     num_classes: int | None
     stop_when: Callable[[History], bool] | None
     warm_start: bool
+    other_data: Sequence[str | int | Dataset[Any]]
+    same_data: Sequence[str | int | Dataset[Any]]
     folder: str | Path | None
+    weights_only: bool
     seed: int
 
     def __post_init__(self) -> None:
@@ -56,6 +62,16 @@ class RunConfig:
             raise ValueError(f"{name}(layer={self.layer!r}): the dotted name of a submodule is needed, or None.")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
             raise ValueError(f"{name}(seed={self.seed!r}): a whole number in [0, 2**32) is needed.")
+        if self.folder is not None and not isinstance(self.folder, (str, os.PathLike)):
+            raise ValueError(f"{name}(folder={self.folder!r}): a path is needed, or None.")
+        for argument in ("warm_start", "weights_only"):
+            check_flag(name, argument, getattr(self, argument))
+        for argument in ("other_data", "same_data"):
+            if not isinstance(getattr(self, argument), (list, tuple)):
+                raise ValueError(
+                    f"{name}({argument}={getattr(self, argument)!r}): a list of names, positions or datasets of "
+                    "training loaders is needed."
+                )
         # Frozen for others, but an iterable of indices can be read only once.
         object.__setattr__(self, "initial", check_initial(name, self.initial, self.budget))
 

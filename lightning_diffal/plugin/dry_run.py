@@ -15,17 +15,21 @@ from lightning_diffal.progress import StageTimer
 POINTS = 2
 
 
-def dry_run(trainer: Any, module: Any, config: RunConfig, state: RunState) -> None:
-    """Check the pool's size and embed a few points, before the first label is asked for."""
+def dry_run(trainer: Any, module: Any, config: RunConfig, state: RunState) -> int | None:
+    """Check the pool's size and embed a few points, before the first label is asked for.
+
+    Returns the width of the classifier, None if the selector needs no model.
+    """
     source = pool_source(trainer, config, state)
     config.selector.check_pool(len(state.candidates))
     if not config.selector.needs:
-        return
+        return None
     with temporary_seed(config.seed):
         loader = pool_loader(source, state.candidates[:POINTS], None)
-        embed_points(trainer, module, config, loader, config.selector.needs, StageTimer())
+        embedded = embed_points(trainer, module, config, loader, config.selector.needs, StageTimer())
     if source is state.loader and is_random(state.dataset, len(state.pool)):
         rank_zero_warn(
             "The pool is embedded through the training dataset, which gives other items each time, as random "
             "augmentation does. A pool_dataloader() in the DataModule, or pool=, without it embeds better."
         )
+    return embedded.num_classes

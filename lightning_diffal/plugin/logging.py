@@ -6,7 +6,7 @@ from typing import Any
 from lightning.pytorch.utilities import rank_zero_info
 
 from lightning_diffal.plugin.state import RunState
-from lightning_diffal.pool.ledger import Record
+from lightning_diffal.pool.record import Record
 
 REASONS = {"budget": "the budget is spent", "pool": "the pool is empty", "stop_when": "stop_when returned True"}
 

@@ -15,7 +15,7 @@ from lightning_diffal.plugin.model.embedding import Embedded, embed
 from lightning_diffal.plugin.model.shards import all_gather_shards, ranks_of, shard_of_rank
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.pool.fingerprint import length_of
-from lightning_diffal.pool.oracle import DatasetOracle
+from lightning_diffal.pool.oracle import num_classes_of
 from lightning_diffal.pool.randomness import temporary_seed
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import choose
@@ -112,7 +112,5 @@ def pool_source(trainer: Any, config: RunConfig, state: RunState) -> "DataLoader
 
 def count_classes(config: RunConfig, state: RunState, embedded: Embedded) -> int:
     """`num_classes`, else the width of the classifier, else as the dataset says; no fewer than were found."""
-    count = config.num_classes or embedded.num_classes
-    if count is None and isinstance(state.oracle, DatasetOracle):
-        count = state.oracle.num_classes()
+    count = config.num_classes or embedded.num_classes or num_classes_of(state.dataset)
     return max(count or 0, int(state.pool.labels.max()) + 1, 2)

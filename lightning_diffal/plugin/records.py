@@ -8,7 +8,8 @@ from lightning_diffal.plugin.answers import ask_oracle
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.pool.initial import draw_initial
-from lightning_diffal.pool.ledger import Record, finite_or_none
+from lightning_diffal.pool.ledger import finite_or_none
+from lightning_diffal.pool.record import Record
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.query import Query
 

@@ -1,21 +1,27 @@
 """Fit, query, fit again."""
 
 import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
+from lightning_diffal.plugin.checkpoint_files import DamagedCheckpointError
 from lightning_diffal.plugin.checkpoints import RoundCheckpoints, overrides
 from lightning_diffal.plugin.config import RunConfig
-from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
+from lightning_diffal.plugin.distributed.rank_zero import connect, from_connected_rank_zero, from_rank_zero
+from lightning_diffal.plugin.distributed.shared_folder import acquire
 from lightning_diffal.plugin.distributed.strategies import check_one_trainer, check_rounds
 from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.plugin.training.fresh_start import FreshStart
+from lightning_diffal.pool.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
-from lightning_diffal.pool.ledger import Ledger, Record
+from lightning_diffal.pool.ledger import Ledger, corrected_records
+from lightning_diffal.pool.record import Record
 
 if TYPE_CHECKING:
     from lightning_diffal.plugin.callback import ActiveLearning
@@ -36,40 +42,71 @@ def fit_rounds(
     if folder is None:  # fast_dev_run: one short fit, nothing written
         ours.fit(model, **data)
         return History([])
-    records, checkpoints = read_records(config, folder), RoundCheckpoints(folder)
+    connect(ours)
+    with owned_folder(active, ours, folder):
+        return run_rounds(active, ours, trainer if makes_trainers else None, model, data, folder)
+
+
+def run_rounds(
+    active: "ActiveLearning",
+    trainer: Any,
+    make_trainer: Callable[[], Any] | None,
+    model: Any,
+    data: dict[str, Any],
+    folder: Path,
+) -> History:
+    config, checkpoints = active.config, RoundCheckpoints(folder, active.config.weights_only)
+    records = from_connected_rank_zero(trainer, lambda: read_records(config, folder))
     if is_over(config, records):
         return finished_run(records, checkpoints, model)
-    fresh_start = FreshStart(model, datamodule)
+    fresh_start = FreshStart(model, data["datamodule"])
     while True:
-        start = checkpoints.start_of(len(records), config.warm_start)
-        fresh_start.start_over(ours)
-        if start is not None and not overrides(model, "on_load_checkpoint"):
+        number = len(records)
+        checkpoints.start = from_connected_rank_zero(
+            trainer,
+            lambda: checkpoints.start_of(number, config.warm_start),  # noqa: B023, called at once
+        )
+        fresh_start.start_over(trainer)
+        if checkpoints.start.path is not None and not overrides(model, "on_load_checkpoint"):
             # The fit does that, too, but some callbacks copy the weights before.
-            checkpoints.load_weights(start, model)
+            checkpoints.load_weights(checkpoints.start.path, model)
         # Set-up that splits data at random splits it alike in every round.
         seed_training(config.seed)
-        active.checkpoints, active.fresh_start = checkpoints, fresh_start
+        active.checkpoints, active.fresh_start, active.state = checkpoints, fresh_start, None
         try:
-            fit_from(ours, model, data, start)
+            fit_from(trainer, model, data, checkpoints.start.path, config.weights_only)
         finally:
             active.checkpoints = active.fresh_start = None
-        before, records = len(records), read_records(config, folder)
-        if len(records) <= before:
+        # Every rank has the rounds in memory; a process that only starts ranks reads what they left.
+        records = active.state.ledger.records if active.state is not None else read_records(config, folder)
+        if len(records) <= number:
             raise MisconfigurationException(f"A round ended without a line in {folder / 'rounds.jsonl'}.")
         if is_over(config, records):
             return History(records)
-        if makes_trainers:
-            ours = trainer()
-            check_trainer(active, ours)
+        if make_trainer is not None:
+            trainer = make_trainer()
+            check_trainer(active, trainer)
 
 
-def fit_from(trainer: Any, model: Any, data: dict[str, Any], checkpoint: Path | None) -> None:
+@contextmanager
+def owned_folder(active: "ActiveLearning", trainer: Any, folder: Path) -> Iterator[None]:
+    """Own the folder for all rounds: on rank 0, or in the process that starts the ranks."""
+    active.lock = FolderLock(folder)
+    try:
+        acquire(trainer, active.lock)
+        yield
+    finally:
+        active.lock.release()
+        active.lock = None
+
+
+def fit_from(trainer: Any, model: Any, data: dict[str, Any], checkpoint: Path | None, weights_only: bool) -> None:
     """One `trainer.fit`, from a checkpoint of ours or from the model as it is."""
     options: dict[str, Any] = {}
     if checkpoint is not None:
         options["ckpt_path"] = str(checkpoint)
         if "weights_only" in inspect.signature(trainer.fit).parameters:
-            options["weights_only"] = False  # our own file, and users' hyperparameters may be of any type
+            options["weights_only"] = weights_only
     trainer.fit(model, **data, **options)
 
 
@@ -88,7 +125,7 @@ def check_trainer(active: "ActiveLearning", trainer: Any) -> None:
 
 def read_records(config: RunConfig, folder: Path) -> list[Record]:
     """The rounds of this run on the disk, before there is a dataset to check them against."""
-    return Ledger(folder).read(config.identity())
+    return corrected_records(Ledger(folder).read(config.identity()))
 
 
 class SkippedFit:
@@ -110,10 +147,12 @@ class SkippedFit:
 def skip_if_over(trainer: Any, module: Any, config: RunConfig) -> SkippedFit | None:
     """Skip the fit that is about to start if the ledger says that the run is over."""
     folder = config.folder_for(trainer)
-    records = read_records(config, folder) if folder is not None else []
-    if folder is None or not is_over(config, records):
+    if folder is None:
         return None
-    finished_run(records, RoundCheckpoints(folder), module)
+    records = from_rank_zero(trainer, lambda: read_records(config, folder))
+    if not is_over(config, records):
+        return None
+    finished_run(records, RoundCheckpoints(folder, config.weights_only), module)
     return SkippedFit(trainer)
 
 
@@ -139,9 +178,29 @@ def is_over(config: RunConfig, records: list[Record]) -> bool:
 
 def finished_run(records: list[Record], checkpoints: RoundCheckpoints, model: Any) -> History:
     """The history of a run that is over; its weights are loaded into the model."""
-    checkpoints.load_weights(checkpoints.trained(records[-1].round), model)
+    try:
+        checkpoints.load_weights(checkpoints.trained(records[-1].round), model)
+    except DamagedCheckpointError as error:
+        rank_zero_warn(f"{error} The labels are all there; the weights of the finished run are not loaded.")
     rank_zero_info(
         f"Active learning: the run in {checkpoints.folder} is over ({records[-1].last}): {len(records) - 1} rounds, "
         f"{records[-1].labeled} labels. Nothing is trained; another folder=... starts a new run."
     )
     return History(records)
+
+
+def nothing_trained(trainer: Any, in_rounds: bool) -> str:
+    limits = (
+        f"This fit trained no step (epoch {trainer.current_epoch}, max_epochs={trainer.max_epochs}, "
+        f"max_steps={trainer.max_steps}, limit_train_batches={trainer.limit_train_batches}): there is nothing new to "
+        "query by. "
+    )
+    if in_rounds:
+        return limits + (
+            "If an earlier round trained, something outside the Trainer and its callbacks has kept its end: "
+            "active.fit(make_trainer, ...), with a function that makes Trainers, helps."
+        )
+    return limits + (
+        "A Trainer that has reached its end does nothing in a second trainer.fit: active.fit(...) starts it over for "
+        "each round; by hand, make a new Trainer."
+    )

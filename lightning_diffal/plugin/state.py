@@ -8,30 +8,35 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader
 
 from lightning_diffal.plugin.config import RunConfig
-from lightning_diffal.plugin.data.guard import check_loader, shows_pool
+from lightning_diffal.plugin.data.guard import check_loader
 from lightning_diffal.plugin.data.loader_tree import flatten_loaders, map_loaders
 from lightning_diffal.plugin.data.loaders import candidates_of, restrict_to_labeled
+from lightning_diffal.plugin.data.second_loaders import PoolView, sort_loaders
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_dataset
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
+from lightning_diffal.pool.answer_file import AnswerFile
 from lightning_diffal.pool.fingerprint import fingerprint, length_of
 from lightning_diffal.pool.items import MapStyle
 from lightning_diffal.pool.label_pool import LabelPool
-from lightning_diffal.pool.ledger import Ledger, Record, RunIdentity
-from lightning_diffal.pool.oracle import DatasetOracle, FunctionOracle, Oracle
+from lightning_diffal.pool.ledger import Ledger, RunIdentity
+from lightning_diffal.pool.oracle import DatasetOracle, FunctionOracle, Oracle, num_classes_of
+from lightning_diffal.pool.record import Correction, Record
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunState:
     """Read from the ledger at the start of each fit: what is on the disk is the truth.
 
-    The pool is the dataset of the first training loader. Other loaders over as many points show the same points in
-    another way and are restricted too; loaders over other data are left alone.
+    The pool is the dataset of the first training loader. Other loaders that show points of it are restricted too;
+    loaders over other data are left alone.
     """
 
     loader: "DataLoader[Any]"
     """The first training loader, as the user made it."""
     candidates: list[int]
     """Indices of the points that may be asked about."""
+    views: list[PoolView]
+    """Training datasets that show points of the pool, the pool's own first."""
     other_datasets: list[MapStyle]
     """Training datasets that are not the pool."""
     fingerprint: str
@@ -48,6 +53,17 @@ class RunState:
         """The number of the round under way. Round 0 is the first labels."""
         return len(self.ledger.records)
 
+    def allowed_items(self) -> list[tuple[MapStyle, set[int]]]:
+        """The items of each training dataset that may be trained on: those whose label is known."""
+        labels = self.pool.labels
+        return [(view.dataset, set(view.labeled(labels)[0])) for view in self.views]
+
+    def limit_classes(self, num_classes: int | None) -> None:
+        """Let the oracle refuse answers beyond the classes there are, as far as that is known."""
+        if isinstance(self.oracle, FunctionOracle):
+            count = num_classes or num_classes_of(self.dataset) or 0
+            self.oracle.num_classes = count if count > 1 else None  # a single output is a probability of two classes
+
     @property
     def num_unlabeled(self) -> int:
         """How many points could still be asked about."""
@@ -58,28 +74,40 @@ def open_state(trainer: Any, config: RunConfig, loaders: Any) -> RunState:
     """The state of the run in the config's folder; rank 0 alone reads it."""
     for loader in flatten_loaders(loaders):
         check_loader(loader)
-    first, *others = flatten_loaders(loaders)
+    first = flatten_loaders(loaders)[0]
     size = length_of(first.dataset)
     if not size:
         raise MisconfigurationException(f"The training dataset {type(first.dataset).__name__} is empty.")
-    folder = config.folder_for(trainer)
+    views, others = sort_loaders(loaders, config.other_data, config.same_data)
+    folder, dataset = config.folder_for(trainer), fingerprint(first.dataset, size)
+    answers = AnswerFile(folder, dataset) if folder is not None else None
     state = RunState(
         loader=first,
         candidates=candidates_of(first),
-        other_datasets=[loader.dataset for loader in others if not shows_pool(loader, first.dataset)],
-        fingerprint=fingerprint(first.dataset, size),
+        views=views,
+        other_datasets=others,
+        fingerprint=dataset,
         pool=LabelPool(size),
         ledger=Ledger(folder),
-        oracle=DatasetOracle(first.dataset)
-        if config.oracle is None
-        else FunctionOracle(config.oracle, folder / "answers.jsonl")
-        if folder is not None
-        else FunctionOracle(stand_in_labels, None),
+        oracle=oracle_of(config, first.dataset, answers),
     )
     check_same_dataset(trainer, state.fingerprint)
-    identity = config.identity(state.fingerprint)
-    state.ledger.replay(from_rank_zero(trainer, lambda: state.ledger.read(identity)), state.pool)
+
+    def read_folder() -> list[Record | Correction]:
+        entries = state.ledger.read(config.identity(dataset))
+        if answers is not None and config.oracle is not None:
+            answers.read({index for entry in entries for index in entry.indices})
+        return entries
+
+    state.ledger.replay(from_rank_zero(trainer, read_folder), state.pool)
     return state
+
+
+def oracle_of(config: RunConfig, dataset: MapStyle, answers: AnswerFile | None) -> Oracle:
+    """Who answers: the dataset itself, or the user's function, whose answers are kept in a file."""
+    if config.oracle is None:
+        return DatasetOracle(dataset)
+    return FunctionOracle(stand_in_labels, None) if answers is None else FunctionOracle(config.oracle, answers)
 
 
 def stand_in_labels(indices: Sequence[int]) -> list[int]:
@@ -108,14 +136,24 @@ def commit(trainer: Any, state: RunState, record: Record) -> Record:
     return committed
 
 
-def labeled_loaders(state: RunState, loaders: Any) -> Any:
+def labeled_loaders(config: RunConfig, state: RunState, loaders: Any) -> Any:
     """The training loaders over the labeled points alone."""
-    indices = state.pool.labeled
-    labels = None if isinstance(state.oracle, DatasetOracle) else state.pool.labels[indices].tolist()
+    # Lightning may ask for them again, and the user's hook may then make new datasets.
+    state.views[:], state.other_datasets[:] = sort_loaders(loaders, config.other_data, config.same_data)
+    if len(state.views[0].index) != len(state.pool):
+        raise MisconfigurationException(
+            f"The training dataset had {len(state.pool)} points, and {len(state.views[0].index)} when it was asked for "
+            "again."
+        )
+    labels = state.pool.labels
+    # In a simulation the dataset's own labels are those revealed, unless some were corrected.
+    own = isinstance(state.oracle, DatasetOracle) and not state.ledger.corrections
 
     def restrict(loader: "DataLoader[Any]") -> "DataLoader[Any]":
-        if any(loader.dataset is other for other in state.other_datasets):
+        view = next((view for view in state.views if view.dataset is loader.dataset), None)
+        if view is None:
             return loader
-        return restrict_to_labeled(loader, indices.tolist(), labels, state.round)
+        positions, known = view.labeled(labels)
+        return restrict_to_labeled(loader, positions, None if own else known, state.round)
 
     return map_loaders(loaders, restrict)

@@ -48,3 +48,28 @@ def flush_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and those above it, each named on the disk by the one above."""
+    new = [folder]
+    while not new[-1].exists() and new[-1] != new[-1].parent:
+        new.append(new[-1].parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    for parent in new[1:]:
+        flush_folder(parent)
+
+
+def reserve(path: Path, size: int) -> None:
+    """Refuse to go on if a file of so many bytes cannot be written here: no rights, a full disk, a limit.
+
+    The space is taken, flushed and given back, since disks that compress or share may grant what they do not have.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(os.urandom(size))
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        temporary.unlink(missing_ok=True)

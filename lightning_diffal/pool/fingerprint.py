@@ -26,6 +26,12 @@ def fingerprint(dataset: MapStyle, size: int) -> str:
     return f"{size}-{digest.hexdigest()[:16]}"
 
 
+def size_of(fingerprint: str) -> int | None:
+    """The number of points in a fingerprint, None if it is not one."""
+    size = fingerprint.partition("-")[0]
+    return int(size) if size.isdecimal() and len(size) < 20 else None
+
+
 def is_random(dataset: MapStyle, size: int) -> bool:
     """Whether an item changes when it is asked for again."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lightning_diffal.pool.ledger import Record
+from lightning_diffal.pool.record import Record
 
 if TYPE_CHECKING:
     import pandas

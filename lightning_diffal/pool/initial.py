@@ -60,7 +60,10 @@ def check_initial(caller: str, initial: object, budget: int) -> int | PerClass |
     if isinstance(initial, int) and not isinstance(initial, bool) and initial >= 0:
         count, kept = initial, cast(int | list[int], initial)
     elif isinstance(initial, (Iterable, torch.Tensor)) and not isinstance(initial, (str, bytes)):
-        points = [to_class(point) for point in initial]
+        try:
+            points = [to_class(point) for point in initial]
+        except TypeError as error:
+            raise ValueError(f"{caller}(initial=...): indices are needed. {error}") from error
         count, kept = len(points), points
         if not points or min(points) < 0 or len(set(points)) != len(points):
             raise ValueError(f"{caller}(initial=...): different indices from 0 are needed, {points[:5]}... were given.")

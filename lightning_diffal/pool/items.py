@@ -86,7 +86,7 @@ def to_class(value: Any) -> int:
         number = value.item() if hasattr(value, "item") else value
         if not isinstance(number, str) and int(number) == number:
             return int(number)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):  # inf is not an integer
         pass
     raise TypeError(f"A label is {describe(value)}: one class for each point is needed, an integer from 0.")
 

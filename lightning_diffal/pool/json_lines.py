@@ -3,10 +3,20 @@
 import json
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lightning_diffal.pool.files import flush_folder
+from lightning_diffal.pool.files import flush_folder, make_folder
+from lightning_diffal.pool.line_format import parse_object, seal, unseal
+
+
+class DamagedLineError(ValueError):
+    """A line of a file that cannot be used: where it is and why."""
+
+    def __init__(self, path: Path, number: int, reason: object) -> None:
+        super().__init__(f"{path}, line {number}: {reason}")
+        self.path, self.number, self.reason = path, number, str(reason)
 
 
 class JsonLines:
@@ -19,31 +29,36 @@ class JsonLines:
 
     def read(self) -> list[dict[str, Any]]:
         """All complete lines. A torn last one, left by a process killed while writing, is skipped with a warning."""
-        data = self.path.read_bytes() if self.path.exists() else b""
-        lines = data.splitlines(keepends=True)
-        if lines and not lines[-1].endswith(b"\n"):
+        contents = []
+        for content in self.scan():
+            if isinstance(content, DamagedLineError):
+                raise content
+            contents.append(content)
+        torn = (self.path.stat().st_size if self.path.exists() else 0) - self.size
+        if torn:
             warnings.warn(
-                f"{self.path}: the last line is torn, {len(lines[-1])} bytes without a line end: a process was "
-                "stopped while writing it. Nothing was based on that line yet; it is skipped.",
+                f"{self.path}: the last line is torn, {torn} bytes without a line end: a process was stopped while "
+                "writing it. Nothing was based on that line yet; it is skipped.",
                 stacklevel=2,
             )
-            lines.pop()
-        self.size = sum(map(len, lines))
-        return [self.parse(number, line) for number, line in enumerate(lines, start=1)]
+        return contents
 
-    def parse(self, number: int, line: bytes) -> dict[str, Any]:
-        try:
-            content = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{self.path}, line {number}: this is not JSON ({error}).") from error
-        if not isinstance(content, dict):
-            raise ValueError(f"{self.path}, line {number}: a JSON object is needed.")
-        return content
+    def scan(self) -> Iterator[dict[str, Any] | DamagedLineError]:
+        """Each complete line, or what is wrong with it."""
+        data = self.path.read_bytes() if self.path.exists() else b""
+        lines = data.split(b"\n")[:-1]
+        self.size = sum(map(len, lines)) + len(lines)
+        for number, line in enumerate(lines, start=1):
+            try:
+                yield unseal(parse_object(line))
+            except ValueError as error:
+                yield DamagedLineError(self.path, number, error)
 
     def append(self, content: dict[str, Any]) -> None:
         """Add a line and wait until it is on the disk. A torn last line is removed first."""
-        line = json.dumps(content, allow_nan=False).encode() + b"\n"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        line = json.dumps(seal(content), allow_nan=False).encode() + b"\n"
+        make_folder(self.path.parent)
+        is_new = not self.path.exists()
         with self.path.open("ab") as file:
             end = file.seek(0, os.SEEK_END)
             if end != self.size and self.complete_size() != self.size:
@@ -52,11 +67,23 @@ class JsonLines:
                     "One run needs a folder of its own: folder=..."
                 )
             file.truncate(self.size)
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-        flush_folder(self.path.parent)
+            try:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                self.remove_torn_line(file.fileno())
+                raise
+        if is_new:
+            flush_folder(self.path.parent)
         self.size += len(line)
+
+    def remove_torn_line(self, file: int) -> None:
+        """What a full disk has taken of a line. If this fails, too, it is skipped when the file is read."""
+        try:
+            os.truncate(file, self.size)
+        except OSError:
+            warnings.warn(f"{self.path}: the disk is full, and the last line is torn.", stacklevel=3)
 
     def complete_size(self) -> int:
         """Bytes of the file up to its last line end."""

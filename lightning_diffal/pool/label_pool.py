@@ -6,7 +6,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.labels import UNLABELED
+from lightning_diffal.pool.record import is_index
 
 
 class LabelPool:
@@ -15,7 +17,9 @@ class LabelPool:
     Indices are those of the dataset, everywhere and always: never positions among the unlabeled.
     """
 
+    @skip_type_check
     def __init__(self, size: int) -> None:
+        check_count("LabelPool", "size", size)
         self._labels = torch.full((size,), UNLABELED)
 
     def __len__(self) -> int:
@@ -37,10 +41,24 @@ class LabelPool:
     def unlabeled(self) -> Int[Tensor, " u"]:
         return (self._labels == UNLABELED).nonzero()[:, 0]
 
+    @skip_type_check
     def reveal(self, indices: Sequence[int], labels: Sequence[int]) -> None:
         """Learn the labels of points that had none; all of them or, if one is wrong, none."""
+        indices, labels = integers("indices", indices), integers("labels", labels)
         check_reveal(self._labels, indices, labels)
         self._labels[torch.tensor(indices, dtype=torch.long)] = torch.tensor(labels, dtype=torch.long)
+
+
+@skip_type_check
+def integers(name: str, values: object) -> list[int]:
+    """A list, tensor or array of integers as a list."""
+    try:
+        given = values.tolist() if hasattr(values, "tolist") else values
+    except (RuntimeError, NotImplementedError):  # tensors that are sparse, quantized or without data
+        given = None
+    if not isinstance(given, (list, tuple)) or not all(is_index(value) for value in given):
+        raise ValueError(f"LabelPool.reveal({name}={values!r:.60}): a list of integers is needed, of 64 bits.")
+    return list(given)
 
 
 def check_reveal(known: Int[Tensor, " n"], indices: Sequence[int], labels: Sequence[int]) -> None:

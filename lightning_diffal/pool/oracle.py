@@ -1,16 +1,17 @@
 """Where labels come from."""
 
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
+from lightning_diffal.pool.answer_file import AnswerFile
 from lightning_diffal.pool.items import MapStyle, label_of, to_class
-from lightning_diffal.pool.json_lines import JsonLines
+from lightning_diffal.pool.json_lines import DamagedLineError
 from lightning_diffal.pool.randomness import temporary_seed
+from lightning_diffal.pool.read_answers import AnswersMismatchError, RecordedAnswers, check_label, read_answers
 
 # What a user may pass as an oracle: indices in, one class for each out.
 AnswerFunction = Callable[[list[int]], Iterable[Any]]
@@ -35,41 +36,79 @@ class DatasetOracle:
         with temporary_seed(0):  # an item may be augmented at random
             return [label_of(self.dataset[index]) for index in indices]
 
-    def num_classes(self) -> int | None:
-        """How many classes there are, if that is known without reading the items."""
-        targets = targets_of(self.dataset)
-        if targets is not None and len(targets):
-            return 1 + max(map(to_class, targets))
-        classes = getattr(unwrap_subsets(self.dataset), "classes", None)
-        return len(classes) if classes is not None else None
-
 
 class FunctionOracle:
     """The user's function: a person, a service, a file. Every answer is on the disk before it is used.
 
     It is asked once for the whole batch, by indices of the dataset, and never twice for the same point: what it
     answered before the process was killed is read back.
+
+    Args:
+        file: Where answers are kept; None keeps them in memory only.
     """
 
-    def __init__(self, function: AnswerFunction, path: Path | None) -> None:
+    def __init__(self, function: AnswerFunction, file: AnswerFile | None) -> None:
         self.function, self.immediate = function, bool(getattr(function, "immediate", False))
-        self.file = JsonLines(path) if path is not None else None
-        lines = self.file.read() if self.file is not None else []
-        self.known = {index: label for line in lines for index, label in zip(*line.values(), strict=True)}
+        self.file = file
+        self.num_classes: int | None = None
+        """Once it is known: answers beyond are refused before they are stored."""
+        self.labels = file.labels if file is not None else {}
 
     def __call__(self, indices: Sequence[int]) -> list[int]:
-        missing = [index for index in indices if index not in self.known]
+        missing = [index for index in indices if index not in self.labels]
         if missing:
-            answers = [to_class(answer) for answer in self.function(missing)]
-            if len(answers) != len(missing) or min(answers) < 0:
-                raise ValueError(
-                    f"oracle={self.function!r}: asked about the {len(missing)} points {missing[:5]}..., it answered "
-                    f"{len(answers)} labels, {answers[:5]}... One class for each, counted from 0, is needed."
-                )
             if self.file is not None:
-                self.file.append({"indices": missing, "labels": answers})
-            self.known.update(zip(missing, answers, strict=True))
-        return [self.known[index] for index in indices]
+                self.file.reserve(len(missing))
+            self.ask(missing)
+        for index in indices:
+            self.check_stored(index)
+        return [self.labels[index] for index in indices]
+
+    def ask(self, indices: list[int]) -> None:
+        before = self.file.file.size if self.file is not None else 0
+        given = self.function(list(indices))
+        given = RecordedAnswers(given) if isinstance(given, Iterator) else given
+        asked = f"oracle={self.function!r}: asked about the {len(indices)} points {indices[:5]}..., "
+        try:
+            read_answers(given, indices, self.num_classes, self.store)
+        except AnswersMismatchError as error:
+            self.withdraw(indices, before)
+            self.reject(indices, given, str(error))
+            raise ValueError(f"{asked}{error}") from None
+        except (TypeError, ValueError) as error:
+            self.reject(indices, given, str(error))
+            raise type(error)(f"{asked}{error}") from error
+
+    def store(self, indices: Sequence[int], labels: Sequence[int]) -> None:
+        if self.file is not None:
+            self.file.store(indices, labels)
+        else:
+            self.labels.update(zip(indices, labels, strict=True))
+
+    def withdraw(self, indices: list[int], size: int) -> None:
+        """Take back what was stored of answers that belong to other points."""
+        if self.file is not None and self.file.file.size > size:
+            self.file.withdraw(size)
+        for index in indices:
+            self.labels.pop(index, None)
+
+    def reject(self, indices: list[int], given: Any, reason: str) -> None:
+        if self.file is not None:
+            self.file.reject(indices, given, reason)
+
+    def check_stored(self, index: int) -> None:
+        """Refuse an answer of an older version that is not one of the classes, with what to do about it."""
+        try:
+            check_label(self.labels[index], self.num_classes)
+        except ValueError as error:
+            if self.file is None or index not in self.file.lines:
+                raise
+            folder = self.file.file.path.parent
+            raise DamagedLineError(
+                self.file.file.path,
+                self.file.lines[index],
+                f"about point {index}: {error} `lightning-diffal correct {folder} {index} LABEL` sets it.",
+            ) from error
 
 
 # The dataset's own labels reach training and selectors through an oracle only.
@@ -102,6 +141,12 @@ class SubsetTargets(Sequence[Any]):
 
     def __getitem__(self, row: Any) -> Any:
         return self.targets[self.indices[row]]
+
+
+def num_classes_of(dataset: MapStyle) -> int | None:
+    """How many classes a dataset has by its attribute `classes`, as those of torchvision; no label is read."""
+    classes = getattr(unwrap_subsets(dataset), "classes", None)
+    return len(classes) if isinstance(classes, Sized) else None
 
 
 def unwrap_subsets(dataset: MapStyle) -> MapStyle:

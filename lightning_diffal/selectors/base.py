@@ -3,13 +3,14 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from typing import Any, TypeAlias, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lightning_diffal.arguments import skip_type_check
+from lightning_diffal.arguments import check_count, check_function, skip_type_check
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.query import Query, take_lowest
@@ -27,6 +28,12 @@ class Selector(ABC):
 
     A plain function `(snapshot, size) -> indices` may be given wherever a selector is expected: see `as_selector`.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let every selector refuse malformed arguments by name, without a line of its own for it."""
+        super().__init_subclass__(**options)
+        if "__call__" in vars(cls):
+            cls.__call__ = with_checked_arguments(cls.__call__)  # type: ignore[method-assign]
 
     @property
     def needs(self) -> frozenset[str]:
@@ -64,6 +71,26 @@ class Selector(ABC):
             generator: The source of randomness, seeded by run and round. None means one seeded with 0.
             timer: Times the stages of the query and draws their progress.
         """
+
+
+def with_checked_arguments(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A selector's `__call__` that says what is wrong with its arguments."""
+
+    @wraps(call)
+    @skip_type_check
+    def checked(self: Selector, snapshot: Snapshot, size: int, *arguments: Any, **keywords: Any) -> Any:
+        name = type(self).__name__
+        if not isinstance(snapshot, Snapshot):
+            raise ValueError(f"{name}(snapshot=...): a Snapshot is needed, {type(snapshot).__name__} was given.")
+        check_count(name, "size", size)
+        check_function(name, "answer", keywords.get("answer"))
+        for keyword, kind in (("generator", torch.Generator), ("timer", StageTimer)):
+            value = keywords.get(keyword)
+            if value is not None and not isinstance(value, kind):
+                raise ValueError(f"{name}({keyword}={value!r:.60}): a {kind.__name__} is needed, or None.")
+        return call(self, snapshot, size, *arguments, **keywords)
+
+    return checked
 
 
 class ScoreSelector(Selector):

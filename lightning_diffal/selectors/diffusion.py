@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import Progress, check_count, skip_type_check
+from lightning_diffal.arguments import Progress, check_count, check_flag, check_function, skip_type_check
 from lightning_diffal.diffusion.diffuse import default_steps
 from lightning_diffal.graph.knn.registry import Backend, check_backend
-from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph, check_neighbors
+from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph, check_graph, check_neighbors
 from lightning_diffal.labels import UNLABELED, check_labels, check_probabilities
 from lightning_diffal.numerics.precision import wide_dtype
 from lightning_diffal.progress import StageTimer
@@ -64,6 +64,7 @@ def batch_query(
     Memory: `state_bytes` and 60 bytes an edge.
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning, Algorithm 1 and appendix B.
     """
+    check_graph("batch_query", graph)
     check_labels("batch_query", labels, graph.num_nodes, num_classes, graph.device)
     for name, value in {"size": size, "mini_batch": mini_batch, "state_bytes": state_bytes}.items():
         check_count("batch_query", name, value)
@@ -71,6 +72,8 @@ def batch_query(
         steps = default_steps(graph)
     check_count("batch_query", "steps", steps)
     check_shrink_below("batch_query", shrink_below)
+    check_function("batch_query", "answer", answer)
+    check_function("batch_query", "progress", progress)
     if soft_labels is not None:
         check_probabilities("batch_query", soft_labels, graph.num_nodes, num_classes, graph.device)
 
@@ -103,7 +106,12 @@ def check_shrink_below(caller: str, fraction: float | None) -> None:
 def ask(answer: Answer, query: Query, num_classes: int) -> Int[Tensor, " b"]:
     """The labels of a mini-batch, refused if they are not one class for each point."""
     given = answer(query.indices)
-    classes = given if isinstance(given, Tensor) else torch.tensor(list(given), device=query.indices.device)
+    try:
+        classes = given if isinstance(given, Tensor) else torch.tensor(list(given), device=query.indices.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"batch_query(answer=...): it answered {given!r:.60}. A tensor or a list of classes is needed."
+        ) from error
     classes = classes.to(query.indices.device)
     whole = not classes.dtype.is_floating_point and classes.dtype != torch.bool
     if whole and classes.shape == query.indices.shape and bool(((classes >= 0) & (classes < num_classes)).all()):
@@ -148,6 +156,7 @@ class DiffusionSelector(ScoreSelector):
         for name, value in {"neighbors": self.neighbors, "steps": self.steps}.items():
             if value is not None:
                 check_count("DiffusionSelector", name, value)
+        check_flag("DiffusionSelector", "soft_start", self.soft_start)
         check_shrink_below("DiffusionSelector", self.shrink_below)
         check_backend("DiffusionSelector", self.backend)
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import skip_type_check
+from lightning_diffal.arguments import check_floats, check_integers, skip_type_check
 from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
 from lightning_diffal.labels import UNLABELED, check_labels, check_rows_are_probabilities
@@ -61,6 +61,14 @@ class Snapshot:
 
     def __post_init__(self) -> None:
         detach_fields(self, "embeddings", "logits")
+        check_integers("Snapshot", "labels", self.labels, f" Unlabeled is {UNLABELED}.")
+        if self.labels.ndim != 1:
+            raise ValueError(
+                f"Snapshot(labels=...): one label for each point, shape (n,), is needed, {tuple(self.labels.shape)} "
+                "was given."
+            )
+        if isinstance(self.queries_before, bool) or not isinstance(self.queries_before, int) or self.queries_before < 0:
+            raise ValueError(f"Snapshot(queries_before={self.queries_before!r}): a whole number from 0 is needed.")
         check_labels("Snapshot", self.labels, len(self.labels), self.num_classes, self.labels.device)
         if self.embeddings is not None:
             self.check_shape("embeddings", self.embeddings, None)
@@ -70,17 +78,22 @@ class Snapshot:
             # A softmax is NaN where a logit is NaN or +inf, and where all of them are -inf.
             check_finite("logits", self.logits, lambda logits: logits.amax(dim=1).isfinite())
         if self.stochastic is not None:
+            if not isinstance(self.stochastic, StochasticPasses):
+                given = type(self.stochastic).__name__
+                raise ValueError(f"Snapshot(stochastic=...): StochasticPasses are needed, {given} was given.")
             self.check_shape("stochastic.probabilities", self.stochastic.probabilities, self.num_classes)
             check_finite("stochastic.probabilities", self.stochastic.probabilities, finite_rows)
             check_rows_are_probabilities("Snapshot", "stochastic.probabilities", self.stochastic.probabilities)
+            check_floats("Snapshot", "stochastic.expected_entropy", self.stochastic.expected_entropy)
             expected_entropy = self.stochastic.expected_entropy[:, None]
             self.check_shape("stochastic.expected_entropy", expected_entropy, 1)
             check_finite("stochastic.expected_entropy", expected_entropy, finite_rows)
 
     def check_shape(self, name: str, part: Tensor, width: int | None) -> None:
         """Refuse a part that is not one row of numbers for each label, on the same device."""
+        check_floats("Snapshot", name, part)
         fits = part.ndim == 2 and len(part) == len(self.labels) and (width is None or part.shape[1] == width)
-        if not fits or part.shape[1] == 0 or not part.dtype.is_floating_point:
+        if not fits or part.shape[1] == 0:
             raise ValueError(
                 f"Snapshot({name}=...): {len(self.labels)} labels need floating-point numbers of shape "
                 f"({len(self.labels)}, {width or 'd'}), {part.dtype} of shape {tuple(part.shape)} was given."

@@ -1,4 +1,4 @@
-"""`lightning-diffal run STUDY`, `lightning-diffal report DIR` and `lightning-diffal demo`."""
+"""`lightning-diffal`: studies (`run`, `report`, `demo`) and the folder of a run (`check`, `repair`, `correct`)."""
 
 import argparse
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from lightning_diffal.pool.commands import add_folder_commands
 from lightning_diffal.studies.definitions import STUDIES, Study
 from lightning_diffal.studies.results import Result
 from lightning_diffal.studies.run_spec import Run, plan
@@ -51,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
-        prog="lightning-diffal", description="Run active-learning studies and report on them."
+        prog="lightning-diffal",
+        description="Run active-learning studies; check and repair the folders of runs.",
     )
     commands = top.add_subparsers(dest="command", required=True)
     runs = commands.add_parser("run", help="run a study; finished runs are not repeated")
@@ -86,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     )
     demos.add_argument("--out", type=Path, default=Path("demo"), help="folder for results and report (%(default)s)")
     demos.set_defaults(execute=demo)
+    add_folder_commands(commands)
     return top
 
 

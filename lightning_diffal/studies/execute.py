@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 import lightning_diffal
 from lightning_diffal.plugin.callback import ActiveLearning
 from lightning_diffal.pool.initial import PerClass
-from lightning_diffal.pool.ledger import Record
+from lightning_diffal.pool.record import Record
 from lightning_diffal.selectors.base import Selector
 from lightning_diffal.studies.data import Points, board_coordinates, keep_batch
 from lightning_diffal.studies.definitions import Study

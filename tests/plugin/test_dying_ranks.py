@@ -65,6 +65,7 @@ class Mortal(DiffusionSelector):
 
     fault: Fault = field(default=NONE, repr=False)
     folder: Path = field(default=Path(), repr=False)
+    padding: str = "x" * 4000  # in its repr: the ledger is to be the longest file, for limits on the size of files
 
     def __call__(self, snapshot, size, **extras):
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0

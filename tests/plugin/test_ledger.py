@@ -89,7 +89,10 @@ class Others(Clouds):
 
 def spoil(change):
     def spoiled(tmp_path):
-        lines = lines_of(tmp_path)
+        # As versions without checksums wrote them: only the contents can give a change away.
+        lines = [
+            {name: line[name] for name in line if name not in ("format", "checksum")} for line in lines_of(tmp_path)
+        ]
         change(lines)
         ledger_of(tmp_path).write_text("".join(json.dumps(line) + "\n" for line in lines))
 

@@ -229,7 +229,7 @@ def test_steps_are_counted_on_the_narrow_loader(tmp_path):
 def test_a_loader_over_other_data_is_left_alone(tmp_path):
     other = Clouds(40)
     both = GivenData(lambda d: {"a": DataLoader(d, batch_size=8), "b": DataLoader(other, batch_size=8)})
-    active, model = learner(budget=17), AnyBatch()
+    active, model = learner(budget=17, other_data=["b"]), AnyBatch()
     active.fit(quiet(tmp_path, active), model, datamodule=both)
     for drawn, labeled in drawn_and_labeled(model, active, both.dataset):
         assert all(set(epoch) == labeled for epoch in drawn)
@@ -314,16 +314,20 @@ def test_a_run_that_could_touch_an_unlabeled_point_stops_before_the_first_step(t
 def test_the_guard_knows_a_wide_loader_from_a_narrow_one():
     clouds = Clouds()
     wide = DataLoader(clouds, batch_size=4)
-    check_training_loaders([restrict_to_labeled(wide, [1, 2, 3], None, 0)], [1, 2, 3, 4], [])
+    allowed = [(clouds, {1, 2, 3, 4})]
+    check_training_loaders([restrict_to_labeled(wide, [1, 2, 3], None, 0)], allowed, [])
     for wrong in (wide, restrict_to_labeled(wide, [1, 2, 5], None, 0), [1, 2, 3]):
         with pytest.raises(MisconfigurationException, match="unlabeled points"):
-            check_training_loaders([wrong], [1, 2, 3, 4], [])
+            check_training_loaders([wrong], allowed, [])
+    other = restrict_to_labeled(DataLoader(Clouds()), [1, 2, 3], None, 0)
+    with pytest.raises(MisconfigurationException, match="unlabeled points"):
+        check_training_loaders([other], allowed, [])
 
 
 def test_the_wider_loaders_of_two_subsets_are_refused(tmp_path):
     data = GivenData(lambda d: [DataLoader(Subset(d, range(60))), DataLoader(Subset(d, range(90)))])
     active = learner()
-    with pytest.raises(MisconfigurationException, match="different subsets, of 60 and 90 points"):
+    with pytest.raises(MisconfigurationException, match="60 of its 90 items are points of the pool"):
         active.fit(quiet(tmp_path, active), Net(), datamodule=data)
 
 

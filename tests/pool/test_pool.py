@@ -10,7 +10,7 @@ from torch.utils.data import Subset, TensorDataset
 from lightning_diffal import UNLABELED
 from lightning_diffal.pool.fingerprint import fingerprint, is_random
 from lightning_diffal.pool.label_pool import LabelPool
-from lightning_diffal.pool.oracle import DatasetOracle, targets_of
+from lightning_diffal.pool.oracle import DatasetOracle, num_classes_of, targets_of
 from lightning_diffal.pool.randomness import seed_of, temporary_seed
 
 
@@ -90,7 +90,6 @@ def test_an_oracle_reads_targets_through_subsets_and_not_where_they_are_transfor
     base = TensorDataset(torch.randn(10, 2), torch.arange(10) % 4)
     picked = Subset(Subset(base, [9, 8, 7, 6]), [3, 0])
     assert DatasetOracle(picked)([0, 1]) == [6 % 4, 9 % 4]
-    assert DatasetOracle(base).num_classes() == 4
 
     class Named:
         targets, target_transform = [0, 1, 1], staticmethod(lambda y: 1 - y)
@@ -103,3 +102,16 @@ def test_an_oracle_reads_targets_through_subsets_and_not_where_they_are_transfor
 
     assert targets_of(Named()) is None
     assert DatasetOracle(Named())([0, 1, 2]) == [1, 0, 0]
+
+
+def test_classes_are_counted_without_reading_a_label():
+    class Listed(TensorDataset):
+        classes = ("cat", "dog", "bird")
+
+        @property
+        def targets(self):
+            raise AssertionError("no label is read")
+
+    dataset = Listed(torch.randn(4, 2), torch.zeros(4).long())
+    assert num_classes_of(Subset(dataset, [0, 1])) == 3
+    assert num_classes_of(TensorDataset(torch.randn(4, 2), torch.arange(4))) is None

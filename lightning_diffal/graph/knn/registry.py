@@ -88,9 +88,9 @@ BACKENDS = {backend.name: backend for backend in (TORCH, CLUSTER, FAISS)}
 @skip_type_check
 def check_backend(caller: str, backend: str) -> None:
     """Refuse a backend that does not exist or is not installed."""
-    if backend == "auto":
+    if isinstance(backend, str) and backend == "auto":
         return
-    if backend not in BACKENDS:
+    if not isinstance(backend, str) or backend not in BACKENDS:
         names = ", ".join(f'"{name}"' for name in BACKENDS)
         raise ValueError(f'{caller}(backend={backend!r}): "auto" or one of {names} is needed.')
     chosen = BACKENDS[backend]

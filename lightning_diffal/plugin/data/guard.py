@@ -12,7 +12,6 @@ from lightning_diffal.plugin.data.loaders import LabeledView
 from lightning_diffal.plugin.data.samplers import LabeledSampler
 from lightning_diffal.pool.fingerprint import length_of
 from lightning_diffal.pool.items import MapStyle
-from lightning_diffal.pool.oracle import unwrap_subsets
 
 
 def check_loader(loader: Any) -> None:
@@ -37,29 +36,23 @@ def check_loader(loader: Any) -> None:
         )
 
 
-def shows_pool(loader: "DataLoader[Any]", dataset: MapStyle) -> bool:
-    """Whether a loader draws the points of the pool's dataset; if not, it draws other data and is left alone."""
-    size, pool_size = length_of(loader.dataset), length_of(dataset)
-    if size == pool_size:
-        return True
-    if unwrap_subsets(loader.dataset) is unwrap_subsets(dataset):
-        raise MisconfigurationException(
-            f"Two training loaders draw from one dataset through different subsets, of {pool_size} and {size} points: "
-            "which of them are labeled is not known. Give both the same subset."
-        )
-    return False
+def check_training_loaders(
+    loaders: Any, allowed_items: Sequence[tuple[MapStyle, set[int]]], other_datasets: Sequence[MapStyle]
+) -> None:
+    """Stop a run whose loaders, as Lightning will really use them, could draw an unlabeled point.
 
-
-def check_training_loaders(loaders: Any, labeled: Sequence[int], other_datasets: Sequence[MapStyle]) -> None:
-    """Stop a run whose loaders, as Lightning will really use them, could draw an unlabeled point."""
-    allowed = set(labeled)
+    Args:
+        allowed_items: Datasets that show the pool, each with the positions of its labeled items.
+    """
     for loader in flatten_loaders(loaders):
         dataset, sampler = getattr(loader, "dataset", None), innermost_sampler(loader)
         if any(dataset is other for other in other_datasets):
             continue
         drawn = dataset.indices if isinstance(dataset, LabeledView) else None
+        source = dataset.dataset if isinstance(dataset, LabeledView) else dataset
         if isinstance(sampler, LabeledSampler):
             drawn = sampler.indices
+        allowed = next((items for shown, items in allowed_items if shown is source), set[int]())
         if drawn is None or not allowed.issuperset(drawn):
             raise MisconfigurationException(
                 f"This fit would train on unlabeled points: Lightning uses a {type(loader).__name__} over "

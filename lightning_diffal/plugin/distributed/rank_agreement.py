@@ -17,6 +17,16 @@ def check_same_dataset(trainer: Any, fingerprint: str) -> None:
         )
 
 
+def check_same_start(trainer: Any, start: object) -> None:
+    """Refuse a round, on every rank, if one of them starts from another checkpoint: it read the folder too early."""
+    rank = first_difference(trainer, start)
+    if rank is not None:
+        raise RuntimeError(
+            f"Rank {rank} does not start from the same round as rank 0: it read the folder of the run while another "
+            "process wrote to it. Nothing was asked; start the run again."
+        )
+
+
 def check_same_choice(trainer: Any, indices: Sequence[int]) -> None:
     """Refuse a query, on every rank and before the oracle is asked, if one of them chose other points."""
     rank = first_difference(trainer, list(indices))

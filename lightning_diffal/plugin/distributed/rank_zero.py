@@ -5,7 +5,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
-import torch
+import torch.distributed
+
+from lightning_diffal.plugin.distributed.signals import sigterm_ends_process, sigterm_raises
+from lightning_diffal.plugin.distributed.strategies import is_a
 
 Result = TypeVar("Result")
 
@@ -20,16 +23,40 @@ def from_rank_zero(trainer: Any, work: Callable[[], Result]) -> Result:
     rank 0 broadcasts every `INTERVAL` seconds that it is still working, from a second thread. If a rank dies meanwhile,
     the work is finished first: what was answered is on the disk before the error.
     """
-    if trainer.world_size == 1:
-        return work()
-    if trainer.is_global_zero:
-        return run_and_broadcast(trainer, work)
-    while True:
-        state, content = trainer.strategy.broadcast(None)
-        if state == "failed":
-            raise RuntimeError(f"Rank 0 failed: {content}")
-        if state == "done":
-            return cast(Result, content)
+    if trainer.world_size == 1 or trainer.is_global_zero:
+        with sigterm_raises():
+            return work() if trainer.world_size == 1 else run_and_broadcast(trainer, work)
+    with sigterm_ends_process():
+        while True:
+            state, content = trainer.strategy.broadcast(None)
+            if state == "failed":
+                raise RuntimeError(f"Rank 0 failed: {content}")
+            if state == "done":
+                return cast(Result, content)
+
+
+def from_connected_rank_zero(trainer: Any, work: Callable[[], Result]) -> Result:
+    """The same before a fit, where the ranks may not be connected yet: then each does the work itself.
+
+    Ranks that Lightning starts come here before they are connected, and rank 0 waits for them before it goes on.
+    """
+    return from_rank_zero(trainer, work) if is_connected() else work()
+
+
+def connect(trainer: Any) -> None:
+    """Connect ranks that torchrun or a cluster has started before a fit, as the fit would, so that rank 0 can speak.
+
+    Not those that Lightning starts itself: rank 0 is in the fit by then. Of strategies, those of the DDP family.
+    """
+    strategy, environment = trainer.strategy, getattr(trainer.strategy, "cluster_environment", None)
+    if trainer.world_size == 1 or is_connected() or environment is None or not is_a(strategy, "DDPStrategy"):
+        return
+    if environment.creates_processes_externally and not is_a(environment, "LightningEnvironment"):
+        strategy.setup_environment()
+
+
+def is_connected() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def run_and_broadcast(trainer: Any, work: Callable[[], Result]) -> Result:

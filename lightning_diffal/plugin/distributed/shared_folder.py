@@ -10,6 +10,9 @@ from typing import Any, Final
 import torch.distributed
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
+from lightning_diffal.plugin.distributed.rank_zero import from_connected_rank_zero, is_connected
+from lightning_diffal.pool.folder_lock import FolderLock
+
 # How long a file written by rank 0 may take to be visible elsewhere. Network disks show a new name at once to a client
 # that has never looked for it, and within seconds otherwise.
 TIMEOUT_SECONDS: Final = 10.0
@@ -18,8 +21,8 @@ TIMEOUT_SECONDS: Final = 10.0
 def check_shared_folder(trainer: Any, folder: Path | None) -> None:
     """Refuse to start, on every rank, if one of them does not see a file that rank 0 has just written there.
 
-    Each rank reads the ledger at the start of a fit, and Lightning reads the checkpoint a round starts from on each: on
-    a disk of its own a rank would begin another run, and the others would wait for it. Costs milliseconds.
+    Rank 0 alone reads the ledger, but Lightning reads the checkpoint a round starts from on each rank. Costs
+    milliseconds.
     """
     if folder is None or trainer.world_size == 1 or not torch.distributed.is_initialized():
         return
@@ -44,6 +47,22 @@ def check_shared_folder(trainer: Any, folder: Path | None) -> None:
             f"{len(not_seen_by)} of {trainer.world_size} ranks: {where}. All ranks read the checkpoints in it and "
             "need one folder: folder=..., or the Trainer's default_root_dir, on a disk that all nodes share."
         )
+
+
+def acquire(trainer: Any, lock: FolderLock) -> None:
+    """Own the folder of the run, on rank 0 for all; if it cannot, no rank goes on."""
+
+    def own() -> None:
+        try:
+            lock.acquire()
+        except OSError as error:
+            folder = str(lock.folder)
+            raise MisconfigurationException(
+                f"folder={folder!r}: rank 0 on {socket.gethostname()} cannot write to it: {error}"
+            ) from error
+
+    if is_connected() or trainer.is_global_zero:
+        from_connected_rank_zero(trainer, own)
 
 
 def write_probe(folder: Path) -> tuple[str, str | None]:
