@@ -1,6 +1,7 @@
 """Where labels come from."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
-from lightning_diffal.pool.items import MapStyle, label_of, to_class
+from lightning_diffal.pool.items import LabelField, MapStyle
 from lightning_diffal.pool.json_lines import JsonLines
 from lightning_diffal.pool.randomness import temporary_seed
 
@@ -25,23 +26,26 @@ class DatasetOracle:
     immediate = True
     """Whether it is asked after each mini-batch of a query, as in Algorithm 1, or once for the whole query."""
 
-    def __init__(self, dataset: MapStyle) -> None:
-        self.dataset = dataset
+    def __init__(self, dataset: MapStyle, label_field: LabelField | None = None) -> None:
+        self.dataset, self.label_field = dataset, label_field or LabelField()
+        # Where the user says where the label is, the items are read.
+        self.targets = targets_of(dataset) if self.label_field.where is None else None
 
     def __call__(self, indices: Sequence[int]) -> list[int]:
-        targets = targets_of(self.dataset)
-        if targets is not None:
-            return [to_class(targets[index]) for index in indices]
+        if self.targets is not None:
+            return [self.label_field.to_class(self.targets[index]) for index in indices]
         with temporary_seed(0):  # an item may be augmented at random
-            return [label_of(self.dataset[index]) for index in indices]
+            return [self.label_field.read(self.dataset[index]) for index in indices]
 
+    @cached_property
     def num_classes(self) -> int | None:
         """How many classes there are, if that is known without reading the items."""
-        targets = targets_of(self.dataset)
+        targets = self.targets
+        if isinstance(targets, Tensor) and len(targets) and is_integer(targets):
+            return 1 + int(targets.max())
         if targets is not None and len(targets):
-            return 1 + max(map(to_class, targets))
-        classes = getattr(unwrap_subsets(self.dataset), "classes", None)
-        return len(classes) if classes is not None else None
+            return 1 + max(map(self.label_field.to_class, targets))
+        return count_class_names(self.dataset)
 
 
 class FunctionOracle:
@@ -51,7 +55,8 @@ class FunctionOracle:
     answered before the process was killed is read back.
     """
 
-    def __init__(self, function: AnswerFunction, path: Path | None) -> None:
+    def __init__(self, function: AnswerFunction, path: Path | None, label_field: LabelField | None = None) -> None:
+        self.label_field = label_field or LabelField()
         self.function, self.immediate = function, bool(getattr(function, "immediate", False))
         self.file = JsonLines(path) if path is not None else None
         lines = self.file.read() if self.file is not None else []
@@ -60,7 +65,7 @@ class FunctionOracle:
     def __call__(self, indices: Sequence[int]) -> list[int]:
         missing = [index for index in indices if index not in self.known]
         if missing:
-            answers = [to_class(answer) for answer in self.function(missing)]
+            answers = [self.label_field.to_class(answer) for answer in self.function(missing)]
             if len(answers) != len(missing) or min(answers) < 0:
                 raise ValueError(
                     f"oracle={self.function!r}: asked about the {len(missing)} points {missing[:5]}..., it answered "
@@ -108,6 +113,12 @@ def unwrap_subsets(dataset: MapStyle) -> MapStyle:
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
     return dataset
+
+
+def count_class_names(dataset: MapStyle) -> int | None:
+    """The length of the dataset's `classes`, as torchvision's datasets have them."""
+    classes = getattr(unwrap_subsets(dataset), "classes", None)
+    return len(classes) if isinstance(classes, Sized) else None
 
 
 def is_integer(values: Tensor) -> bool:
