@@ -19,7 +19,7 @@ from lightning_diffal.plugin.data.guard import check_batch_norm, check_training_
 from lightning_diffal.plugin.data.training_source import TrainingSource
 from lightning_diffal.plugin.distributed.shared_folder import check_shared_folder
 from lightning_diffal.plugin.distributed.strategies import check_forward
-from lightning_diffal.plugin.dry_run import dry_run
+from lightning_diffal.plugin.dry_run import check_classes, dry_run
 from lightning_diffal.plugin.logging import log_round
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.progress_bars import stage_timer_for
@@ -30,6 +30,7 @@ from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.state import RunState, commit, labeled_loaders, open_state, restore_from_checkpoint
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass
+from lightning_diffal.pool.items import LabelArgument
 from lightning_diffal.pool.ledger import Record
 from lightning_diffal.selectors.base import as_selector
 
@@ -47,8 +48,15 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         initial: The first labels: how many (drawn by seed; by default `query_size`), `PerClass(n)` of each class in
             simulation, or indices of the dataset. 0 starts with a query of the model as it comes.
         layer: Name of the submodule whose output is the embedding, as "backbone.fc2". By default the input of the
-            classifier, which is the last Linear that runs.
+            classifier, which is the layer that computed the logits that the model returns.
         forward: `(module, batch) -> anything`, run instead of `predict_step` or `forward`.
+        embedding: `(module, batch) -> (points, d)`, where no layer gives the embedding.
+        logits: `(module, batch) -> (points, classes)`, where the model does not return the logits.
+        label: Where an item has its label: a key, a position, an attribute, or a pair of functions (get, set), of
+            which `get(item)` gives the label and `set(item, label)` the item with another. By default by its format.
+        classes: Names of the classes in order, where labels are strings.
+        unlabeled: Name (of a dictionary) or position (of a list) of a training loader that is left whole, with its
+            inputs and without its labels, which are -1: for semi-supervised learning.
         pool: The training points once more, in the same order and without training augmentation: a Dataset or a
             DataLoader. A DataModule may offer `pool_dataloader()` instead. Its labels are not read.
         pool_batch_size: Points in a batch of the embedding pass. By default as many as in training.
@@ -72,6 +80,11 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         initial: int | PerClass | list[int] | None = None,
         layer: str | None = None,
         forward: Forward | None = None,
+        embedding: Forward | None = None,
+        logits: Forward | None = None,
+        label: LabelArgument | None = None,
+        classes: list[str] | None = None,
+        unlabeled: str | int | None = None,
         pool: Dataset[Any] | DataLoader[Any] | None = None,
         pool_batch_size: int | None = None,
         oracle: Callable[..., Any] | None = None,
@@ -90,6 +103,11 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             initial=query_size if initial is None else initial,
             layer=layer,
             forward=forward,
+            embedding=embedding,
+            logits=logits,
+            label=label,
+            classes=classes,
+            unlabeled=unlabeled,
             pool=pool,
             pool_batch_size=pool_batch_size,
             oracle=oracle,
@@ -105,6 +123,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         """Where rounds start from, while `fit` runs them."""
         self.source: TrainingSource | None = None
         self.checkpoint_records: list[dict[str, Any]] = []
+        self.num_outputs: int | None = None
+        """Classes that the model can tell apart, as the dry run found."""
         self.steps, self.started, self.dry_run_done = 0, 0.0, False
 
     # Rounds
@@ -151,14 +171,14 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         # and no hook comes between that request and their use.
         if self.state is None:
             self.state = self.open_run(trainer, module, loaders)
-        return labeled_loaders(self.state, loaders)
+        return labeled_loaders(self.state, loaders, self.config)
 
     def open_run(self, trainer: Any, module: Any, loaders: Any) -> RunState:
         """The run as the ledger has it, or a checkpoint that goes further; a new run gets its first labels."""
         state = open_state(trainer, self.config, loaders)
         restore_from_checkpoint(trainer, state, self.checkpoint_records, self.config.identity(state.fingerprint))
         if not self.dry_run_done:
-            dry_run(trainer, module, self.config, state)
+            self.num_outputs = dry_run(trainer, module, self.config, state)
             self.dry_run_done = True
         if state.round == 0:
             record = new_record(self.config, state)
@@ -166,6 +186,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
                 record = self.query(trainer, module, state, record)
             else:
                 record = with_first_labels(record, trainer, self.config, state)
+                check_classes(record.indices, record.labels, self.num_outputs)
             commit(trainer, state, record)
         return state
 
@@ -205,6 +226,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         embedded = embed_pool(trainer, module, self.config, state, timer)
         query, answers = choose_points(trainer, self.config, state, embedded, timer)
         labels = answers.complete(query.indices.tolist())
+        check_classes(query.indices.tolist(), labels, embedded.num_classes)
         return with_query(record, query, labels, timer)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:

@@ -1,15 +1,18 @@
 """What the user asked for."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.plugin.model.batches import Forward
+from lightning_diffal.plugin.model.embedding import ModelReading
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass, check_initial, describe_initial
+from lightning_diffal.pool.items import LabelArgument, LabelField
 from lightning_diffal.pool.ledger import RunIdentity
 from lightning_diffal.pool.oracle import AnswerFunction
 from lightning_diffal.pool.randomness import seed_of
@@ -32,6 +35,11 @@ class RunConfig:
     initial: int | PerClass | list[int]
     layer: str | None
     forward: Forward | None
+    embedding: Forward | None
+    logits: Forward | None
+    label: LabelArgument | None
+    classes: Sequence[str] | None
+    unlabeled: str | int | None
     pool: Any
     pool_batch_size: int | None
     oracle: AnswerFunction | None
@@ -52,10 +60,21 @@ class RunConfig:
             function = getattr(self, argument)
             if function is not None and not callable(function):
                 raise ValueError(f"{name}({argument}={function!r}): a function is needed.")
+        for argument in ("embedding", "logits"):
+            function = getattr(self, argument)
+            if function is not None and not callable(function):
+                raise ValueError(f"{name}({argument}={function!r}): a function of (module, batch) is needed.")
+        if self.unlabeled is not None and (
+            isinstance(self.unlabeled, bool) or not isinstance(self.unlabeled, (str, int))
+        ):
+            raise ValueError(
+                f"{name}(unlabeled={self.unlabeled!r}): the name or position of a training loader is needed."
+            )
         if self.layer is not None and not isinstance(self.layer, str):
             raise ValueError(f"{name}(layer={self.layer!r}): the dotted name of a submodule is needed, or None.")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
             raise ValueError(f"{name}(seed={self.seed!r}): a whole number in [0, 2**32) is needed.")
+        LabelField(self.label, self.classes)  # refuses what is not the place of a label
         # Frozen for others, but an iterable of indices can be read only once.
         object.__setattr__(self, "initial", check_initial(name, self.initial, self.budget))
 
@@ -73,6 +92,27 @@ class RunConfig:
         if trainer.fast_dev_run:
             return None
         return Path(self.folder) if self.folder is not None else Path(trainer.default_root_dir) / FOLDER
+
+    # Items and model
+
+    @cached_property
+    def label_field(self) -> LabelField:
+        return LabelField(self.label, self.classes)
+
+    def reading(self, num_classes: int | None) -> ModelReading:
+        """How embedding and logits are read off the model.
+
+        Args:
+            num_classes: Where it is known before the model has run.
+        """
+        return ModelReading(
+            layer=self.layer,
+            forward=self.forward,
+            embedding=self.embedding,
+            logits=self.logits,
+            label=self.label,
+            num_classes=num_classes,
+        )
 
     @property
     def selector_name(self) -> str:

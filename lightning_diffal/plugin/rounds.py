@@ -4,7 +4,6 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities import rank_zero_info
 
@@ -14,6 +13,7 @@ from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.plugin.distributed.strategies import check_one_trainer, check_rounds
 from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.state import RunState
+from lightning_diffal.plugin.weights import explain_other_weights, load_weights
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.ledger import Ledger, Record
 
@@ -66,7 +66,8 @@ def fit_from(trainer: Any, model: Any, data: dict[str, Any], checkpoint: Path | 
         options["ckpt_path"] = str(checkpoint)
         if "weights_only" in inspect.signature(trainer.fit).parameters:
             options["weights_only"] = False  # our own file, and users' hyperparameters may be of any type
-    trainer.fit(model, **data, **options)
+    with explain_other_weights(model, checkpoint):
+        trainer.fit(model, **data, **options)
 
 
 def check_trainer(active: "ActiveLearning", trainer: Any) -> None:
@@ -111,9 +112,8 @@ def finished_run(records: list[Record], checkpoints: RoundCheckpoints, model: An
     """The history of a run that is over; its weights are loaded into the model."""
     weights = checkpoints.trained(records[-1].round)
     if weights.exists():
-        getattr(model, "_orig_mod", model).load_state_dict(
-            torch.load(weights, map_location="cpu", weights_only=False)["state_dict"]
-        )
+        with explain_other_weights(model, weights):
+            getattr(model, "_orig_mod", model).load_state_dict(load_weights(weights))
     rank_zero_info(
         f"Active learning: the run in {checkpoints.folder} is over ({records[-1].last}): {len(records) - 1} rounds, "
         f"{records[-1].labeled} labels. Nothing is trained; another folder=... starts a new run."

@@ -9,11 +9,11 @@ from torch.utils.data import DataLoader
 
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.guard import check_loader, shows_pool
-from lightning_diffal.plugin.data.loader_tree import flatten_loaders, map_loaders
-from lightning_diffal.plugin.data.loaders import candidates_of, restrict_to_labeled
+from lightning_diffal.plugin.data.loader_tree import flatten_loaders, map_loaders, named_loader, without_loader
+from lightning_diffal.plugin.data.loaders import candidates_of, hide_labels, restrict_to_labeled
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_dataset
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
-from lightning_diffal.pool.fingerprint import fingerprint, length_of
+from lightning_diffal.pool.fingerprint import length_of, match_fingerprint, take_fingerprint
 from lightning_diffal.pool.items import MapStyle
 from lightning_diffal.pool.label_pool import LabelPool
 from lightning_diffal.pool.ledger import Ledger, Record, RunIdentity
@@ -58,23 +58,34 @@ def open_state(trainer: Any, config: RunConfig, loaders: Any) -> RunState:
     """The state of the run in the config's folder; rank 0 alone reads it."""
     for loader in flatten_loaders(loaders):
         check_loader(loader)
-    first, *others = flatten_loaders(loaders)
+    first, *others = without_loader(loaders, config.unlabeled)
     size = length_of(first.dataset)
     if not size:
         raise MisconfigurationException(f"The training dataset {type(first.dataset).__name__} is empty.")
     folder = config.folder_for(trainer)
+    found = take_fingerprint(first.dataset, size, config.label_field)
+    check_same_dataset(trainer, found)
+    ledger = Ledger(folder)
+    recorded = from_rank_zero(trainer, ledger.recorded_dataset)
     state = RunState(
         loader=first,
         candidates=candidates_of(first),
         other_datasets=[loader.dataset for loader in others if not shows_pool(loader, first.dataset)],
-        fingerprint=fingerprint(first.dataset, size),
+        # Rank 0's: where items are random, another rank may have seen others.
+        fingerprint=from_rank_zero(
+            trainer,
+            lambda: (
+                str(found)
+                if recorded is None
+                else match_fingerprint(found, recorded, first.dataset, config.label_field)
+            ),
+        ),
         pool=LabelPool(size),
-        ledger=Ledger(folder),
-        oracle=DatasetOracle(first.dataset)
+        ledger=ledger,
+        oracle=DatasetOracle(first.dataset, config.label_field)
         if config.oracle is None
-        else FunctionOracle(config.oracle, folder and folder / "answers.jsonl"),
+        else FunctionOracle(config.oracle, folder and folder / "answers.jsonl", config.label_field),
     )
-    check_same_dataset(trainer, state.fingerprint)
     identity = config.identity(state.fingerprint)
     state.ledger.replay(from_rank_zero(trainer, lambda: state.ledger.read(identity)), state.pool)
     return state
@@ -101,14 +112,17 @@ def commit(trainer: Any, state: RunState, record: Record) -> Record:
     return committed
 
 
-def labeled_loaders(state: RunState, loaders: Any) -> Any:
-    """The training loaders over the labeled points alone."""
+def labeled_loaders(state: RunState, loaders: Any, config: RunConfig) -> Any:
+    """The training loaders over the labeled points alone; the one named `unlabeled` over all, without labels."""
     indices = state.pool.labeled
     labels = None if isinstance(state.oracle, DatasetOracle) else state.pool.labels[indices].tolist()
+    unlabeled = named_loader(loaders, config.unlabeled)
 
     def restrict(loader: "DataLoader[Any]") -> "DataLoader[Any]":
+        if loader is unlabeled:
+            return hide_labels(loader, config.label_field)
         if any(loader.dataset is other for other in state.other_datasets):
             return loader
-        return restrict_to_labeled(loader, indices.tolist(), labels, state.round)
+        return restrict_to_labeled(loader, indices.tolist(), labels, state.round, config.label_field)
 
     return map_loaders(loaders, restrict)

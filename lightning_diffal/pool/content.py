@@ -23,9 +23,9 @@ def to_bytes(value: Any) -> bytes:
         return bytes(value.tobytes())
     if isinstance(value, (int, float, str, bytes, bool)) or value is None:
         return repr(value).encode()
-    if isinstance(value, PurePath):
-        return str(value).encode()
-    return type(value).__qualname__.encode()  # its repr may hold an address
+    return str(
+        value if isinstance(value, PurePath) else type(value).__qualname__
+    ).encode()  # a repr may hold an address
 
 
 def entries(value: Any, key: str = "") -> dict[str, Any]:

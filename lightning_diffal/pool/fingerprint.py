@@ -30,8 +30,8 @@ class Fingerprint:
     """Of the items, None if they change from one reading to the next."""
     raw: str | None
     """Of the raw data, None if the dataset shows none."""
-    stable: str
-    """Of the entries that do not change, and the shapes of those that do."""
+    stable: str | None = None
+    """Of the entries that do not change, where there is nothing else to go by."""
 
     def __str__(self) -> str:
         if self.items is not None:
@@ -39,34 +39,32 @@ class Fingerprint:
         return f"{self.size}-raw-{self.raw}" if self.raw is not None else f"{self.size}-stable-{self.stable}"
 
     def differs_from(self, other: "Fingerprint") -> bool:
-        """Whether two are certainly of different datasets."""
-        for ours, theirs in [(self.size, other.size), (self.raw, other.raw), (self.items, other.items)]:
-            if ours is not None and theirs is not None and ours != theirs:
-                return True
-            if ours == theirs is not None and ours is self.raw:
-                return False
-        return False
+        """Whether the two are certainly of different datasets."""
+        if self.raw is not None and other.raw is not None:
+            return (self.size, self.raw) != (other.size, other.raw)
+        if self.items is not None and other.items is not None:
+            return (self.size, self.items) != (other.size, other.items)
+        return self.size != other.size
 
 
 def take_fingerprint(dataset: MapStyle, size: int, label_field: LabelField) -> Fingerprint:
-    before = read_raw_data(dataset, sample_indices(size), label_field)
+    indices = sample_indices(size)
+    before = read_raw_data(dataset, indices, label_field)
     readings = [read_items(dataset, size, label_field) for _ in range(2)]
-    after = read_raw_data(dataset, sample_indices(size), label_field)
-    raw = [content for name, content in before.items() if after.get(name) == content]  # not caches and counters
-    return Fingerprint(
-        size=size,
-        items=hash_of(size, readings[0]) if readings[0] == readings[1] else None,
-        raw=hash_of(size, raw) if raw else None,
-        stable=hash_of(size, stable_content(dataset, size, label_field)),
-    )
+    after = read_raw_data(dataset, indices, label_field)
+    raw = [content for name, content in before.items() if after.get(name) == content]  # no caches, no counters
+    items = hash_of(size, readings[0]) if readings[0] == readings[1] else None
+    if items is None and not raw:
+        return Fingerprint(size, None, None, hash_of(size, stable_content(dataset, size, label_field)))
+    return Fingerprint(size, items, hash_of(size, raw) if raw else None)
 
 
 def match_fingerprint(found: Fingerprint, recorded: str, dataset: MapStyle, label_field: LabelField) -> str:
     """The recorded fingerprint if it may be of this dataset, else the one found."""
     size, _, rest = recorded.partition("-")
-    if recorded in (str(found), f"{found.size}-raw-{found.raw}") or size != str(found.size):
-        return recorded if size == str(found.size) else str(found)
-    if rest.startswith(("raw-", "stable-")):
+    if recorded == f"{found.size}-raw-{found.raw}":
+        return recorded
+    if recorded == str(found) or size != str(found.size) or rest.startswith(("raw-", "stable-")):
         return str(found)
     if found.items is not None:
         first = read_items(dataset, found.size, label_field)

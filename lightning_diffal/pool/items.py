@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lightning_diffal.arguments import skip_type_check
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.pool.classes import describe, is_integer, is_number, is_one_hot, refusal_of, to_class
 
@@ -22,6 +23,7 @@ LABEL_KEYS = ("label", "labels", "target", "targets", "y", "class", "class_id", 
 LabelArgument: TypeAlias = str | int | tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]
 
 
+@skip_type_check
 @dataclass(frozen=True)
 class LabelField:
     """Where the label is in an item: found by the item's format, or where the user's `label=` says.
@@ -128,11 +130,13 @@ def find_key(item: Any, classes: Sequence[str] | None) -> Any:
         return named[0] if named else single([key for key, value in item.items() if is_label(value)])
     if isinstance(item, (tuple, list)):
         fields = getattr(item, "_fields", ())
-        named = [fields.index(name) for name in LABEL_KEYS if name in fields]
-        if named or len(item) < 2:
-            return named[0] if named else None
+        field = next((fields.index(name) for name in LABEL_KEYS if name in fields), None)
+        if field is not None or len(item) < 2:
+            return field
         labels = [position for position, value in enumerate(item) if is_label(value)]
-        if 1 in labels or (len(item) == 2 and is_number(item[1])) or (not labels and is_one_hot(item[1])):
+        second, pair = item[1], len(item) == 2
+        is_name = classes is not None and isinstance(second, str)
+        if 1 in labels or (pair and (is_number(second) or is_name)) or (not labels and is_one_hot(second)):
             return 1
         return single(labels) if len(item) > 2 else None
     if is_object(item):

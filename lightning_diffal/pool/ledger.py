@@ -100,6 +100,11 @@ class Ledger:
             records.append(record)
         return records
 
+    def recorded_dataset(self) -> str | None:
+        """The fingerprint of the dataset the run began with, None if it has not begun."""
+        lines = self.file.read() if self.file is not None else []
+        return lines[0].get("dataset") if lines else None
+
     def replay(self, records: Sequence[Record], pool: LabelPool) -> None:
         """Apply records that were read to an empty pool."""
         for number, record in enumerate(records):

@@ -63,7 +63,7 @@ def is_raw(name: str, value: Any, size: int) -> bool:
     except (TypeError, NotImplementedError):
         return False
     # One number for each point is most likely its label.
-    return not is_array or value.ndim > 1 or not ("int" in str(value.dtype) or "bool" in str(value.dtype))
+    return not is_array or value.ndim > 1 or not any(kind in str(value.dtype) for kind in ("int", "bool", "float"))
 
 
 def entry_content(value: Any, label_field: LabelField) -> bytes | None:

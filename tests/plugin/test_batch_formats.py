@@ -18,7 +18,7 @@ from tests.plugin.counting import (
     check_only_labeled_were_drawn,
     labeled_by_fit,
 )
-from tests.plugin.workshop import quiet
+from tests.plugin.toy_model import quiet
 
 N, CLASSES = 60, 4
 NAMES = ["ant", "bee", "cat", "dog"]

@@ -7,7 +7,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from tests.plugin.counting import Counted, Recorder, Small, Snapshots, Trains, asks_first
-from tests.plugin.workshop import quiet
+from tests.plugin.toy_model import quiet
 
 N, CLASSES = 64, 4
 

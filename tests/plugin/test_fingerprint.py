@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from tests.plugin.counting import Counted, Small, asks_first
-from tests.plugin.workshop import quiet
+from tests.plugin.toy_model import quiet
 
 N = 40
 pytestmark = pytest.mark.filterwarnings("ignore:.*gives other items each time")

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from lightning_diffal import DiffusionActiveLearning
 from tests.plugin.counting import Counted, Small, Snapshots, Trains, asks_first
-from tests.plugin.workshop import quiet
+from tests.plugin.toy_model import quiet
 
 N, CLASSES = 60, 4
 
@@ -287,10 +287,17 @@ def test_the_embedding_of_a_per_token_classifier_is_that_of_the_token_it_returns
     assert torch.allclose(snapshot.logits, logits, atol=1e-5)
 
 
-def test_one_class_for_each_token_is_refused_before_a_label_is_spent(tmp_path):
-    active, model = asks_first(), PerToken(pooled=False)
+@pytest.mark.parametrize(
+    ("needs", "message"),
+    [
+        ("logits", r"shape \(10, \d+, 4\).*\(10, classes\).*logits="),
+        ("embeddings", r"'score' takes Tensor of shape \(10, \d+, 12\).* each token.*layer=.*embedding="),
+    ],
+)
+def test_one_class_for_each_token_is_refused_before_a_label_is_spent(tmp_path, needs, message):
+    active, model = asks_first(selector=Snapshots(needs)), PerToken(pooled=False)
     loader = DataLoader(sentences(), batch_size=10, shuffle=True, collate_fn=padded)
-    with pytest.raises(MisconfigurationException, match=r"shape \(10, \d+, 4\).*\(10, classes\).*logits="):
+    with pytest.raises(MisconfigurationException, match=message):
         quiet(tmp_path, active, max_epochs=1).fit(model, loader)
     assert not (tmp_path / "active_learning").exists()
 
@@ -312,8 +319,8 @@ def test_a_classifier_wider_than_the_classes_is_warned_about_with_the_numbers(tm
 
 
 def test_a_class_that_the_classifier_lacks_is_refused_when_it_is_answered(tmp_path):
-    active = asks_first(oracle=lambda indices: [4 if index == 13 else index % 4 for index in indices], initial=10)
-    with pytest.raises(MisconfigurationException, match=r"label 4 .*index 13.* 4 outputs"):
+    active = asks_first(oracle=lambda indices: [4 if index == 3 else index % 4 for index in indices], initial=10)
+    with pytest.raises(MisconfigurationException, match=r"label 4 .*index 3,.* 4 outputs"):
         active.fit(quiet(tmp_path, active, max_epochs=1), Small(), DataLoader(pool(), batch_size=10))
 
 

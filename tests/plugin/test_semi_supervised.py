@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from tests.plugin.counting import Counted, Recorder, Small, asks_first, check_only_labeled_were_drawn
-from tests.plugin.workshop import quiet
+from tests.plugin.toy_model import quiet
 
 N, CLASSES = 60, 4
 

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 
 from lightning_diffal import ActiveLearning
 from tests.plugin.counting import Counted, Recorder, Small, Trains, asks_first, check_only_labeled_were_drawn
-from tests.plugin.workshop import quiet
+from tests.plugin.toy_model import quiet
 
 N = 40
 GENERATOR = torch.Generator().manual_seed(0)

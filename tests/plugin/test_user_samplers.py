@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sampler, WeightedRandomSampler
 
 from tests.plugin.counting import Counted, Recorder, Small, asks_first, check_only_labeled_were_drawn, labeled_by_fit
-from tests.plugin.workshop import quiet
+from tests.plugin.toy_model import quiet
 
 N, CLASSES = 300, 4
 # Class 0 has half of the points, the others share the rest.

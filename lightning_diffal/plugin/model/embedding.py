@@ -15,7 +15,9 @@ from torch.utils.data import DataLoader
 from lightning_diffal.plugin.distributed.strategies import through_wrapper
 from lightning_diffal.plugin.model.batches import Forward, model_runner, overrides
 from lightning_diffal.plugin.model.dropout import DropoutPasses
-from lightning_diffal.plugin.model.layer_hook import LayerHook
+from lightning_diffal.plugin.model.layer_hook import LayerHook, to_rows
+from lightning_diffal.plugin.model.logits import as_rows, pad_binary
+from lightning_diffal.pool.classes import describe
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.snapshot import StochasticPasses
 
@@ -30,14 +32,27 @@ class Embedded:
     num_classes: int | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModelReading:
+    """How embedding and logits are read off the model: the user's arguments of those names."""
+
+    layer: str | None = None
+    forward: Forward | None = None
+    embedding: Forward | None = None
+    logits: Forward | None = None
+    label: Any = None
+    """Key of the label in a batch that is a dictionary."""
+    num_classes: int | None = None
+    """Where it is known before the model has run."""
+
+
 def embed(
     trainer: Any,
     module: Any,
     loader: "DataLoader[Any]",
     *,
     needs: frozenset[str],
-    layer: str | None,
-    forward: Forward | None,
+    reading: ModelReading,
     passes: int,
     timer: StageTimer,
 ) -> Embedded:
@@ -51,18 +66,31 @@ def embed(
 
     Memory: n · (d + c) numbers, and one batch.
     """
-    hook, rows, classes = LayerHook(module, layer), RowBuffer(len(loader.dataset)), None  # type: ignore[arg-type]
-    run = through_wrapper(trainer.strategy, module, model_runner(module, forward))
+    hook = LayerHook(module, reading.layer, reading.num_classes)
+    rows, classes = RowBuffer(len(loader.dataset)), None  # type: ignore[arg-type]
+    run_gives_logits = reading.logits is not None and reading.forward is None
+    run = through_wrapper(
+        trainer.strategy, module, model_runner(module, reading.forward or reading.logits, reading.label)
+    )
+    embedding = (
+        through_wrapper(trainer.strategy, module, on_batch(module, reading.embedding)) if reading.embedding else None
+    )
+    logits_function = (
+        through_wrapper(trainer.strategy, module, on_batch(module, reading.logits)) if reading.logits else None
+    )
     to_device = batch_transfer(trainer, module)
     size = loader.batch_sampler.batch_size  # type: ignore[union-attr]
+    # The model itself runs for what no function of the user's gives.
+    wanted = needs - ({"embeddings"} if embedding else set()) - ({"logits", "stochastic"} if logits_function else set())
 
-    def forward_batch(batch: Any, batch_idx: int) -> Any:
+    def call(function: Callable[[Any, int], Any], batch: Any, batch_idx: int) -> Any:
         hook.clear()
         with trainer.precision_plugin.forward_context():
-            return run(batch, batch_idx)
+            return function(batch, batch_idx)
 
     def logits_of(count: int, output: Any) -> Tensor:
-        return require_logits(hook.logits(count, output), output)
+        found = rows_of_logits(output, count) if logits_function else hook.logits(count, output)
+        return require_logits(found, output, count)
 
     dropout = DropoutPasses(module, passes, logits_of) if "stochastic" in needs else None
     with eval_mode(trainer, module), hook.attach():
@@ -70,21 +98,30 @@ def embed(
             count, batch = min(size, rows.remaining), to_device(batch)  # noqa: PLW2901, the host's copy may go
             first = batch_idx == 0
             # Passes with dropout need one without only for the first batch, to find the classifier.
-            if first or needs != {"stochastic"}:
-                output = forward_batch(batch, batch_idx)
+            if wanted and (first or needs != {"stochastic"}):
+                output = call(run, batch, batch_idx)
+                if run_gives_logits:
+                    rows_of_logits(output, count)  # refuses what are none
                 logits = hook.logits(count, output)
                 classes = None if logits is None else logits.shape[1]
-                if first and hook.classifier is not None:
-                    hook.keep_only(hook.classifier[0])
-                if "embeddings" in needs:
-                    rows.put("embeddings", hook.embedding(count))
+                if "embeddings" in wanted:
+                    rows.put("embeddings", hook.embedding(count, output))
+                if "logits" in wanted:
+                    rows.put("logits", require_logits(logits, output, count))
+            if embedding and "embeddings" in needs:
+                rows.put("embeddings", to_rows(call(embedding, batch, batch_idx), count, "embedding=..."))
+            if logits_function and (first or "logits" in needs):
+                if not (wanted and run_gives_logits):
+                    output = call(logits_function, batch, batch_idx)
+                logits = logits_of(count, output)
+                classes = logits.shape[1]
                 if "logits" in needs:
-                    rows.put("logits", require_logits(logits, output))
+                    rows.put("logits", logits)
             if dropout is not None:
-                again = partial(forward_batch, batch, batch_idx)
+                again = partial(call, logits_function or run, batch, batch_idx)
                 if first:
                     # Ranks that share a sharded model must run it equally often.
-                    allowed = dropout.allows_repeating(again, count, require_logits(logits, output))
+                    allowed = dropout.allows_repeating(again, count, require_logits(logits, output, count))
                     dropout.repeat_rows = trainer.strategy.reduce_boolean_decision(allowed, all=True)
                 mean, entropy = dropout.average(again, count)
                 rows.put("mean", mean)
@@ -112,7 +149,8 @@ class RowBuffer:
         if values.shape[1] != part.shape[1]:
             raise MisconfigurationException(
                 f"The {name} of one batch have {part.shape[1]} columns and of another {values.shape[1]}: points of "
-                "different sizes cannot be compared. layer=... names a layer whose output is the same for all."
+                "different sizes cannot be compared. layer=... names a layer whose output is as wide for all, as one "
+                "behind a pooling; embedding=lambda module, batch: ... gives any other."
             )
         part[self.filled : self.filled + len(values)] = values
 
@@ -152,10 +190,27 @@ def batch_transfer(trainer: Any, module: Any) -> Callable[[Any], Any]:
     return lambda batch: trainer.strategy.batch_to_device(convert(owner.on_before_batch_transfer(batch, 0)))
 
 
-def require_logits(logits: Tensor | None, output: Any) -> Tensor:
+def on_batch(module: Any, function: Forward) -> Callable[[Any, int], Any]:
+    return lambda batch, batch_idx: function(module, batch)
+
+
+def rows_of_logits(output: Any, count: int) -> Tensor:
+    """What the user's `logits=` gave."""
+    found = as_rows(output, count)
+    if found is None:
+        raise MisconfigurationException(
+            f"logits=... gave {describe(output)} for a batch of {count} points: floating-point numbers of shape "
+            f"({count}, classes) are needed."
+        )
+    return pad_binary(found)
+
+
+def require_logits(logits: Tensor | None, output: Any, count: int) -> Tensor:
     if logits is None:
         raise MisconfigurationException(
-            "The selector needs logits, and the last Linear that ran gave no row of them for each point, nor did the "
-            f"model: it returned {type(output).__name__}. A forward=... that returns (points, classes) would do."
+            f"The selector needs logits, and for a batch of {count} points the model returned {describe(output)}: one "
+            f"row of numbers for each point, ({count}, classes), is needed, as a tensor, .logits, ['logits'] or the "
+            "first of a tuple. Where the model has them elsewhere, logits=lambda module, batch: ... gives them. "
+            "A class for each token or pixel is not supported."
         )
     return logits
