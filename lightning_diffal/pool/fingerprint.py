@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 
 from lightning_diffal.pool.content import entries, shape_of, to_bytes
-from lightning_diffal.pool.items import LabelField, MapStyle
+from lightning_diffal.pool.items import BY_FORMAT, LabelField, MapStyle
 from lightning_diffal.pool.randomness import temporary_seed
 from lightning_diffal.pool.raw_data import read_raw_data
 
@@ -47,7 +47,7 @@ class Fingerprint:
         return self.size != other.size
 
 
-def take_fingerprint(dataset: MapStyle, size: int, label_field: LabelField) -> Fingerprint:
+def take_fingerprint(dataset: MapStyle, size: int, label_field: LabelField = BY_FORMAT) -> Fingerprint:
     indices = sample_indices(size)
     before = read_raw_data(dataset, indices, label_field)
     readings = [read_items(dataset, size, label_field) for _ in range(2)]
@@ -79,7 +79,7 @@ def match_fingerprint(found: Fingerprint, recorded: str, dataset: MapStyle, labe
     return recorded
 
 
-def is_random(dataset: MapStyle, size: int, label_field: LabelField) -> bool:
+def is_random(dataset: MapStyle, size: int, label_field: LabelField = BY_FORMAT) -> bool:
     """Whether an item changes when it is asked for again."""
     return read_items(dataset, size, label_field, seed=1, samples=4) != read_items(
         dataset, size, label_field, seed=2, samples=4

@@ -116,6 +116,10 @@ class LabelField:
         return float(label) if isinstance(before, float) else label
 
 
+# Labels found by the format of the items.
+BY_FORMAT = LabelField()
+
+
 def find_key(item: Any, classes: Sequence[str] | None) -> Any:
     """By format: a dictionary's or object's entry, the second of a pair, the only integer of a longer tuple.
 

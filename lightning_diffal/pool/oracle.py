@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
-from lightning_diffal.pool.items import LabelField, MapStyle
+from lightning_diffal.pool.items import BY_FORMAT, LabelField, MapStyle
 from lightning_diffal.pool.json_lines import JsonLines
 from lightning_diffal.pool.randomness import temporary_seed
 
@@ -26,8 +26,8 @@ class DatasetOracle:
     immediate = True
     """Whether it is asked after each mini-batch of a query, as in Algorithm 1, or once for the whole query."""
 
-    def __init__(self, dataset: MapStyle, label_field: LabelField | None = None) -> None:
-        self.dataset, self.label_field = dataset, label_field or LabelField()
+    def __init__(self, dataset: MapStyle, label_field: LabelField = BY_FORMAT) -> None:
+        self.dataset, self.label_field = dataset, label_field
         # Where the user says where the label is, the items are read.
         self.targets = targets_of(dataset) if self.label_field.where is None else None
 
@@ -55,8 +55,8 @@ class FunctionOracle:
     answered before the process was killed is read back.
     """
 
-    def __init__(self, function: AnswerFunction, path: Path | None, label_field: LabelField | None = None) -> None:
-        self.label_field = label_field or LabelField()
+    def __init__(self, function: AnswerFunction, path: Path | None, label_field: LabelField = BY_FORMAT) -> None:
+        self.label_field = label_field
         self.function, self.immediate = function, bool(getattr(function, "immediate", False))
         self.file = JsonLines(path) if path is not None else None
         lines = self.file.read() if self.file is not None else []

@@ -35,8 +35,8 @@ def named_loader(loaders: Any, name: str | int | None) -> Any:
     inner = getattr(loaders, "iterables", loaders)  # of a CombinedLoader
     if not isinstance(inner, (Mapping, list, tuple)):
         raise MisconfigurationException(
-            f"unlabeled={name!r}: there is one training loader, {type(inner).__name__}. A dictionary or list of loaders "
-            "is needed, of which one is the labeled one."
+            f"unlabeled={name!r}: there is one training loader, {type(inner).__name__}. A dictionary or list of "
+            "loaders is needed, one of them over the labeled points."
         )
     try:
         loader = inner[name]  # type: ignore[index]

@@ -25,7 +25,7 @@ from torch.utils.data import (
 from lightning_diffal.plugin.data.copy_loader import batch_size_of, update_saved_arguments, with_batches, with_dataset
 from lightning_diffal.plugin.data.samplers import LabeledBatches, LabeledSampler
 from lightning_diffal.plugin.data.user_samplers import UserSampler, scaled_draws, usual_batch_size
-from lightning_diffal.pool.items import LabelField, MapStyle
+from lightning_diffal.pool.items import BY_FORMAT, LabelField, MapStyle
 from lightning_diffal.pool.randomness import seed_of
 
 
@@ -82,7 +82,7 @@ def restrict_to_labeled(
     labeled: Sequence[int],
     labels: Sequence[int] | None,
     round_number: int,
-    label_field: LabelField | None = None,
+    label_field: LabelField = BY_FORMAT,
 ) -> "DataLoader[Any]":
     """The user's loader over the labeled points alone: same class, collate, workers and batch size.
 
@@ -102,7 +102,7 @@ def restrict_to_labeled(
     else:
         view = LabeledView(loader.dataset, labeled)
         if labels is not None:
-            view = RelabeledView(loader.dataset, labeled, labels, label_field or LabelField())
+            view = RelabeledView(loader.dataset, labeled, labels, label_field)
         if type(batches) is BatchSampler:
             ours, size = sampler_like(sampler, view, round_number), batch_size_of(loader)
         else:
