@@ -48,8 +48,8 @@ class Fingerprint:
 
 
 def take_fingerprint(dataset: MapStyle, size: int, label_field: LabelField = BY_FORMAT) -> Fingerprint:
-    indices = sample_indices(size)
     with temporary_seed(0):
+        indices = sample_indices(size)
         before = read_raw_data(dataset, indices, label_field)
         readings = [read_items(dataset, size, label_field) for _ in range(2)]
         after = read_raw_data(dataset, indices, label_field)
