@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs" / "libraries.md").read_text()
 RECIPES = dict(re.findall(r"^## (.+?)\n.*?```python\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE))
 PACKAGES = {
     "timm": "timm",
@@ -64,7 +64,7 @@ def test_a_recipe_runs_and_trains_on_labeled_points_only(name, tmp_path, monkeyp
         warnings.simplefilter("ignore")  # of other packages, of Lightning's default logger and bars
         before, after = re.split(r"^(?=active = )", RECIPES[name], maxsplit=1, flags=re.MULTILINE)
         names = {"__name__": "recipe"}
-        exec(compile(before, f"recipes.md, {name}", "exec"), names)
+        exec(compile(before, f"libraries.md, {name}", "exec"), names)
         plain, names["dataset"] = names["dataset"], counted(names["dataset"])
         dataset, model = names["dataset"], names["model"]
         assert "unlabeled" not in names.get("loaders", {}) or names["loaders"]["labeled"].dataset is plain
@@ -77,7 +77,7 @@ def test_a_recipe_runs_and_trains_on_labeled_points_only(name, tmp_path, monkeyp
             fits.append((model.trainer.current_epoch, dataset.drawn))
 
         model.on_train_epoch_start, model.on_train_epoch_end = start, end
-        exec(compile(after, f"recipes.md, {name}", "exec"), names)
+        exec(compile(after, f"libraries.md, {name}", "exec"), names)
     labels, epochs = names["history"].labels, names["trainer"].max_epochs
     assert len(labels) > 1
     assert labels[-1] == names["active"].budget if hasattr(names["active"], "budget") else labels[-1] > labels[0]
