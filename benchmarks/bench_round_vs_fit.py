@@ -29,7 +29,8 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 from lightning_diffal import DiffusionActiveLearning
 from lightning_diffal.plugin.data.copy_loader import pool_loader
 from lightning_diffal.plugin.data.loaders import restrict_to_labeled
-from lightning_diffal.plugin.model.embedding import ModelReading, embed
+from lightning_diffal.plugin.model.embedding import embed
+from lightning_diffal.plugin.model.reader import ModelReading
 from lightning_diffal.progress import StageTimer
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.plugin.model.batches import Forward
-from lightning_diffal.plugin.model.embedding import ModelReading
+from lightning_diffal.plugin.model.reader import ModelReading
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass, check_initial, describe_initial
 from lightning_diffal.pool.items import LabelArgument, LabelField

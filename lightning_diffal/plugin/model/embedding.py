@@ -12,12 +12,9 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from lightning_diffal.plugin.distributed.strategies import through_wrapper
-from lightning_diffal.plugin.model.batches import Forward, model_runner, overrides
+from lightning_diffal.plugin.model.batches import overrides
 from lightning_diffal.plugin.model.dropout import DropoutPasses
-from lightning_diffal.plugin.model.layer_hook import LayerHook, to_rows
-from lightning_diffal.plugin.model.logits import as_rows, pad_binary
-from lightning_diffal.pool.classes import describe
+from lightning_diffal.plugin.model.reader import ModelReader, ModelReading
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.snapshot import StochasticPasses
 
@@ -30,20 +27,6 @@ class Embedded:
     logits: Tensor | None
     stochastic: StochasticPasses | None
     num_classes: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelReading:
-    """How embedding and logits are read off the model: the user's arguments of those names."""
-
-    layer: str | None = None
-    forward: Forward | None = None
-    embedding: Forward | None = None
-    logits: Forward | None = None
-    label: Any = None
-    """Key of the label in a batch that is a dictionary."""
-    num_classes: int | None = None
-    """Where it is known before the model has run."""
 
 
 def embed(
@@ -66,62 +49,29 @@ def embed(
 
     Memory: n · (d + c) numbers, and one batch.
     """
-    hook = LayerHook(module, reading.layer, reading.num_classes)
+    reader = ModelReader(trainer, module, reading)
     rows, classes = RowBuffer(len(loader.dataset)), None  # type: ignore[arg-type]
-    run_gives_logits = reading.logits is not None and reading.forward is None
-    run = through_wrapper(
-        trainer.strategy, module, model_runner(module, reading.forward or reading.logits, reading.label)
-    )
-    embedding = (
-        through_wrapper(trainer.strategy, module, on_batch(module, reading.embedding)) if reading.embedding else None
-    )
-    logits_function = (
-        through_wrapper(trainer.strategy, module, on_batch(module, reading.logits)) if reading.logits else None
-    )
     to_device = batch_transfer(trainer, module)
     size = loader.batch_sampler.batch_size  # type: ignore[union-attr]
-    # The model itself runs for what no function of the user's gives.
-    wanted = needs - ({"embeddings"} if embedding else set()) - ({"logits", "stochastic"} if logits_function else set())
-
-    def call(function: Callable[[Any, int], Any], batch: Any, batch_idx: int) -> Any:
-        hook.clear()
-        with trainer.precision_plugin.forward_context():
-            return function(batch, batch_idx)
-
-    def logits_of(count: int, output: Any) -> Tensor:
-        found = rows_of_logits(output, count) if logits_function else hook.logits(count, output)
-        return require_logits(found, output, count)
-
-    dropout = DropoutPasses(module, passes, logits_of) if "stochastic" in needs else None
-    with eval_mode(trainer, module), hook.attach():
+    dropout = DropoutPasses(module, passes, reader.logits_in) if "stochastic" in needs else None
+    with eval_mode(trainer, module), reader.hook.attach():
         for batch_idx, batch in enumerate(timer.track_stage("embedding", loader)):
             count, batch = min(size, rows.remaining), to_device(batch)  # noqa: PLW2901, the host's copy may go
             first = batch_idx == 0
             # Passes with dropout need one without only for the first batch, to find the classifier.
-            if wanted and (first or needs != {"stochastic"}):
-                output = call(run, batch, batch_idx)
-                if run_gives_logits:
-                    rows_of_logits(output, count)  # refuses what are none
-                logits = hook.logits(count, output)
+            if first or needs != {"stochastic"}:
+                embedding, logits = reader.read(batch, batch_idx, count, needs)
                 classes = None if logits is None else logits.shape[1]
-                if "embeddings" in wanted:
-                    rows.put("embeddings", hook.embedding(count, output))
-                if "logits" in wanted:
-                    rows.put("logits", require_logits(logits, output, count))
-            if embedding and "embeddings" in needs:
-                rows.put("embeddings", to_rows(call(embedding, batch, batch_idx), count, "embedding=..."))
-            if logits_function and (first or "logits" in needs):
-                if not (wanted and run_gives_logits):
-                    output = call(logits_function, batch, batch_idx)
-                logits = logits_of(count, output)
-                classes = logits.shape[1]
-                if "logits" in needs:
+                if embedding is not None:
+                    rows.put("embeddings", embedding)
+                if logits is not None and "logits" in needs:
                     rows.put("logits", logits)
             if dropout is not None:
-                again = partial(call, logits_function or run, batch, batch_idx)
+                again = partial(reader.run_for_logits, batch, batch_idx)
                 if first:
+                    assert logits is not None
                     # Ranks that share a sharded model must run it equally often.
-                    allowed = dropout.allows_repeating(again, count, require_logits(logits, output, count))
+                    allowed = dropout.allows_repeating(again, count, logits)
                     dropout.repeat_rows = trainer.strategy.reduce_boolean_decision(allowed, all=True)
                 mean, entropy = dropout.average(again, count)
                 rows.put("mean", mean)
@@ -188,29 +138,3 @@ def batch_transfer(trainer: Any, module: Any) -> Callable[[Any], Any]:
             return convert  # type: ignore[no-any-return]
         return lambda batch: move_data_to_device(convert(batch), trainer.strategy.root_device)
     return lambda batch: trainer.strategy.batch_to_device(convert(owner.on_before_batch_transfer(batch, 0)))
-
-
-def on_batch(module: Any, function: Forward) -> Callable[[Any, int], Any]:
-    return lambda batch, batch_idx: function(module, batch)
-
-
-def rows_of_logits(output: Any, count: int) -> Tensor:
-    """What the user's `logits=` gave."""
-    found = as_rows(output, count)
-    if found is None:
-        raise MisconfigurationException(
-            f"logits=... gave {describe(output)} for a batch of {count} points: floating-point numbers of shape "
-            f"({count}, classes) are needed."
-        )
-    return pad_binary(found)
-
-
-def require_logits(logits: Tensor | None, output: Any, count: int) -> Tensor:
-    if logits is None:
-        raise MisconfigurationException(
-            f"The selector needs logits, and for a batch of {count} points the model returned {describe(output)}: one "
-            f"row of numbers for each point, ({count}, classes), is needed, as a tensor, .logits, ['logits'] or the "
-            "first of a tuple. Where the model has them elsewhere, logits=lambda module, batch: ... gives them. "
-            "A class for each token or pixel is not supported."
-        )
-    return logits
