@@ -114,8 +114,9 @@ def known_classes(config: RunConfig, state: RunState) -> int | None:
     """How many classes there are, as far as user or dataset say so."""
     if config.num_classes is not None:
         return config.num_classes
-    if config.classes is not None:
-        return len(config.classes)
+    names = config.classes or getattr(config.oracle, "classes", None)
+    if names is not None:
+        return len(names)
     return state.oracle.num_classes if isinstance(state.oracle, DatasetOracle) else count_class_names(state.dataset)
 
 

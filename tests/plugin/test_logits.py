@@ -140,6 +140,14 @@ def test_what_follows_the_last_linear_does_not_change_its_logits(tmp_path, end):
     assert torch.allclose(snapshot.embeddings, by_hand(model.backbone), atol=1e-5)
 
 
+def test_a_normalization_behind_the_classifier_is_no_classifier(tmp_path):
+    model = Small()
+    model.head = nn.Sequential(nn.Linear(16, CLASSES), nn.BatchNorm1d(CLASSES), nn.Identity())
+    snapshot = snapshot_of(tmp_path, model)
+    assert torch.allclose(snapshot.logits, by_hand(model), atol=1e-5)
+    assert torch.allclose(snapshot.embeddings, by_hand(model.backbone), atol=1e-5)
+
+
 def test_a_temperature_scales_the_logits_and_not_the_embedding(tmp_path):
     class Tempered(Small):
         def forward(self, x):
@@ -203,6 +211,41 @@ def test_a_classifier_that_is_no_layer_is_refused_with_what_to_write(tmp_path):
     snapshot = snapshot_of(tmp_path / "layer", model, layer="backbone")
     assert torch.allclose(snapshot.embeddings, by_hand(model.backbone), atol=1e-5)
     assert torch.allclose(snapshot.logits, by_hand(model), atol=1e-4)
+
+
+def test_a_network_whose_classifier_is_no_layer_is_not_the_classifier_itself(tmp_path):
+    class Outer(Trains):
+        def __init__(self):
+            super().__init__()
+            self.network = Functional()
+
+        def forward(self, x):
+            return self.network(x)
+
+    with pytest.raises(MisconfigurationException, match=r"no layer computed the logits.*embedding="):
+        snapshot_of(tmp_path, Outer())
+
+
+def test_a_wide_classifier_that_is_no_layer_is_not_replaced_by_another_layer(tmp_path):
+    model = Functional()
+    model.prototypes = nn.Parameter(torch.randn(9, 16))
+    dataset = pool()
+    dataset.classes = ["a", "b", "c", "d"]
+    with pytest.raises(MisconfigurationException, match=r"no layer computed the logits"):
+        snapshot_of(tmp_path, model, dataset)
+
+
+def test_a_classifier_that_runs_twice_gives_the_embedding_of_the_pass_that_is_returned(tmp_path):
+    class Twice(Small):
+        def forward(self, x):
+            logits = super().forward(x)
+            self.head(self.backbone(x.flip(0)))
+            return logits
+
+    model = Twice()
+    snapshot = snapshot_of(tmp_path, model)
+    assert torch.allclose(snapshot.logits, by_hand(model), atol=1e-5)
+    assert torch.allclose(snapshot.embeddings, by_hand(model.backbone), atol=1e-5)
 
 
 def test_functions_give_embedding_and_logits(tmp_path):

@@ -61,7 +61,7 @@ def embed(
             # Passes with dropout need one without only for the first batch, to find the classifier.
             if first or needs != {"stochastic"}:
                 embedding, logits = reader.read(batch, batch_idx, count, needs)
-                classes = None if logits is None else logits.shape[1]
+                classes = classes if logits is None else logits.shape[1]
                 if embedding is not None:
                     rows.put("embeddings", embedding)
                 if logits is not None and "logits" in needs:

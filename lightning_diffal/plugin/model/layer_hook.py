@@ -87,8 +87,7 @@ class LayerHook:
         """Find the classifier in the first forward pass; later ones record that layer alone."""
         if not self.searched:
             logits = logits_in(output, rows, self.num_classes)
-            fits = logits is not None and self.num_classes in (None, logits.shape[1])
-            self.classifier = find_classifier(self.calls, self.ran, logits, fits)
+            self.classifier = find_classifier(self.calls, self.ran, logits, self.num_classes)
             self.suggestion = self.suggested_layer(rows)
             self.searched = True
             self.keep_only(None if self.classifier is None else self.classifier.layer)

@@ -65,39 +65,39 @@ def pad_binary(logits: Tensor) -> Tensor:
 
 
 def find_classifier(
-    calls: Sequence[Call], ran: Sequence[nn.Module], logits: Tensor | None, output_fits: bool
+    calls: Sequence[Call], ran: Sequence[nn.Module], logits: Tensor | None, num_classes: int | None
 ) -> Classifier | None:
     """The layer that computed the logits in a forward pass; None if no layer did.
 
     The first whose output is the logits, or whose softmax or sigmoid is. Else the last one of which they are an
-    increasing function, as with a temperature. Without logits to go by, the last Linear.
+    increasing function, as with a temperature. Where the model returns none, or one number, or another number of them
+    than there are classes, the last Linear.
 
     Args:
         ran: All layers in the order they returned; only the last calls of large outputs are kept.
-        output_fits: Whether what the model returned has the width that is known of the classes.
+        num_classes: Where it is known.
     """
     linears = [call for call in calls if isinstance(call.layer, nn.Linear)]
     if logits is not None:
-        target = logits
-        for _ in range(len(calls)):
-            match = first_match(calls, target)
-            if match is None:
-                break
-            if mixes_features(match.layer) and has_layers_before(match.layer, ran):
+        earlier: Sequence[Call] = calls
+        target: Tensor | None = logits
+        while target is not None and (match := first_match(earlier, target)) is not None:
+            if mixes_features(match.layer):
+                if not has_layers_before(match.layer, ran):
+                    break
                 is_activation = target is logits and not same(match, logits) and token_of(match.output, logits) is None
                 return Classifier(match.layer, uses_output=is_activation)
-            if mixes_features(match.layer):
-                break
             # A layer such as BatchNorm or Identity behind the classifier: which layer computed its input?
-            calls = calls[: calls.index(match)]
-            target = match.input if isinstance(match.input, Tensor) else target
+            earlier, target = earlier[: earlier.index(match)], as_rows(match.input, len(logits))
         increasing = [call for call in calls if is_increasing(call.output, logits) and mixes_features(call.layer)]
         if increasing and has_layers_before(increasing[-1].layer, ran):
             call = increasing[-1]
             return Classifier(call.layer, uses_output=logits.shape[1] == 1 or are_probabilities(logits))
-    if logits is None or not output_fits or logits.shape[1] == 1:
-        return Classifier(linears[-1].layer, uses_output=True) if linears else None
-    return None
+        if logits.shape[1] not in (1, num_classes):
+            linears = [call for call in linears if call.output.shape[-1] == num_classes]
+        elif logits.shape[1] == num_classes:
+            linears = []
+    return Classifier(linears[-1].layer, uses_output=True) if linears else None
 
 
 def first_match(calls: Iterable[Call], logits: Tensor) -> Call | None:
