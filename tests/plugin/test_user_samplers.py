@@ -222,3 +222,25 @@ def test_every_labeled_point_is_drawn_once_by_an_order_of_the_users(tmp_path):
     for fit, labeled in zip(found, labeled_by_fit(tmp_path), strict=False):
         for epoch in fit:
             assert [index for batch in epoch for index in batch] == sorted(labeled, reverse=True)
+
+
+class Seeded(BatchSampler):
+    """Draws with a generator of its own, and keeps its labels."""
+
+    def __init__(self, labels):
+        self.labels, self.generator, self.epochs = labels, torch.Generator().manual_seed(7), []
+
+    def __iter__(self):
+        drawn = torch.randint(len(self.labels), (6, 5), generator=self.generator).tolist()
+        self.epochs.append(drawn)
+        yield from drawn
+
+    def __len__(self):
+        return 6
+
+
+def test_looking_at_a_sampler_does_not_draw_from_its_generator(tmp_path):
+    kept = Seeded(LABELS)
+    fits(tmp_path, lambda d: DataLoader(d, batch_sampler=kept), budget=40, max_epochs=2)
+    expected = Seeded(LABELS)
+    assert kept.epochs[-2:] == [list(expected), list(expected)]

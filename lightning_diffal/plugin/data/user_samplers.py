@@ -1,11 +1,13 @@
 """Samplers and batch samplers of the user's own, over the labeled points."""
 
 import copy
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed
 from torch import Tensor
@@ -112,11 +114,18 @@ def usual_batch_size(batches: Any) -> int | None:
 
 
 def copied(sampler: Any) -> Any:
-    """A copy to draw from, so that the user's own goes on where it was."""
-    try:
-        return copy.deepcopy(sampler)
-    except Exception:  # whatever cannot be copied
-        return sampler
+    """A copy to draw from, so that the user's random numbers go on where they were. Data is not copied."""
+    fresh = copy.copy(sampler)
+    for name, value in getattr(fresh, "__dict__", {}).items():
+        if isinstance(value, torch.Generator):
+            generator = torch.Generator(value.device)
+            generator.set_state(value.get_state())
+            vars(fresh)[name] = generator
+        elif isinstance(value, (random.Random, np.random.Generator, np.random.RandomState)):
+            vars(fresh)[name] = copy.deepcopy(value)
+        elif isinstance(value, Sampler):
+            vars(fresh)[name] = copied(value)
+    return fresh
 
 
 def flat(source: Any) -> Iterator[int]:
