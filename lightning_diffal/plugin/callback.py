@@ -13,13 +13,14 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check
+from lightning_diffal.plugin.answers import check_classes
 from lightning_diffal.plugin.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.guard import check_batch_norm, check_training_loaders
 from lightning_diffal.plugin.data.training_source import TrainingSource
 from lightning_diffal.plugin.distributed.shared_folder import check_shared_folder
 from lightning_diffal.plugin.distributed.strategies import check_forward
-from lightning_diffal.plugin.dry_run import check_classes, dry_run
+from lightning_diffal.plugin.dry_run import check_first_labels, dry_run
 from lightning_diffal.plugin.logging import log_round
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.progress_bars import stage_timer_for
@@ -32,6 +33,7 @@ from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass
 from lightning_diffal.pool.items import LabelArgument
 from lightning_diffal.pool.ledger import Record
+from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.selectors.base import as_selector
 
 
@@ -177,16 +179,21 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         """The run as the ledger has it, or a checkpoint that goes further; a new run gets its first labels."""
         state = open_state(trainer, self.config, loaders)
         restore_from_checkpoint(trainer, state, self.checkpoint_records, self.config.identity(state.fingerprint))
+        record = new_record(self.config, state)
+        needs_first_labels = state.round == 0 and self.config.initial != 0
+        if needs_first_labels and isinstance(state.oracle, DatasetOracle):
+            # Free in a simulation: what is no class is refused before the model runs.
+            record = with_first_labels(record, trainer, self.config, state)
         if not self.dry_run_done:
             self.num_outputs = dry_run(trainer, module, self.config, state)
             self.dry_run_done = True
         if state.round == 0:
-            record = new_record(self.config, state)
-            if self.config.initial == 0:
+            if not needs_first_labels:
                 record = self.query(trainer, module, state, record)
-            else:
+            elif not record.indices:
                 record = with_first_labels(record, trainer, self.config, state)
-                check_classes(record.indices, record.labels, self.num_outputs)
+            check_classes(record.indices, record.labels, self.num_outputs)
+            check_first_labels(record.labels, self.num_outputs)
             commit(trainer, state, record)
         return state
 
@@ -226,7 +233,6 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         embedded = embed_pool(trainer, module, self.config, state, timer)
         query, answers = choose_points(trainer, self.config, state, embedded, timer)
         labels = answers.complete(query.indices.tolist())
-        check_classes(query.indices.tolist(), labels, embedded.num_classes)
         return with_query(record, query, labels, timer)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:

@@ -55,7 +55,8 @@ def choose_points(
         ranks=ranks_of(trainer),
     )
     size = min(config.query_size, config.budget - len(state.pool.labeled))
-    answers = QueryAnswers(trainer, state.oracle, candidates, min(size, snapshot.num_unlabeled))
+    size_left = min(size, snapshot.num_unlabeled)
+    answers = QueryAnswers(trainer, state.oracle, candidates, size_left, embedded.num_classes)
     # People are asked for the whole query at once; until then the model's prediction stands in.
     answer = answers if state.oracle.immediate else lambda rows: require(snapshot.logits, "logits")[rows].argmax(dim=1)
     generator = torch.Generator(device).manual_seed(config.seed_for(state.round))
@@ -111,16 +112,18 @@ def pool_source(trainer: Any, config: RunConfig, state: RunState) -> "DataLoader
 
 
 def known_classes(config: RunConfig, state: RunState) -> int | None:
-    """How many classes there are, as far as user or dataset say so."""
+    """How many classes there are, as far as the user or the dataset's `classes` say; its labels are not read."""
     if config.num_classes is not None:
         return config.num_classes
     names = config.classes or getattr(config.oracle, "classes", None)
     if names is not None:
         return len(names)
-    return state.oracle.num_classes if isinstance(state.oracle, DatasetOracle) else count_class_names(state.dataset)
+    return count_class_names(state.dataset)
 
 
 def count_classes(config: RunConfig, state: RunState, embedded: Embedded) -> int:
     """`num_classes`, else the width of the classifier, else as the dataset says; no fewer than were found."""
     count = config.num_classes or embedded.num_classes or known_classes(config, state)
+    if count is None and isinstance(state.oracle, DatasetOracle):
+        count = state.oracle.count_classes()
     return max(count or 0, int(state.pool.labels.max()) + 1, 2)

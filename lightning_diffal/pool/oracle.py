@@ -1,7 +1,6 @@
 """Where labels come from."""
 
 from collections.abc import Callable, Iterable, Sequence, Sized
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -37,15 +36,12 @@ class DatasetOracle:
         with temporary_seed(0):  # an item may be augmented at random
             return [self.label_field.read(self.dataset[index]) for index in indices]
 
-    @cached_property
-    def num_classes(self) -> int | None:
-        """How many classes there are, if that is known without reading the items."""
+    def count_classes(self) -> int | None:
+        """The number of classes in `.targets`, all of which are read; None if there are none."""
         targets = self.targets
-        if isinstance(targets, Tensor) and len(targets) and is_integer(targets):
+        if isinstance(targets, Tensor) and len(targets):
             return 1 + int(targets.max())
-        if targets is not None and len(targets):
-            return 1 + max(map(self.label_field.to_class, targets))
-        return count_class_names(self.dataset)
+        return 1 + max(map(self.label_field.to_class, targets)) if targets is not None and len(targets) else None
 
 
 class FunctionOracle:

@@ -280,6 +280,29 @@ def test_the_paper_s_callback_takes_the_functions_too(tmp_path):
     assert history.labels == [12, 20]
 
 
+def test_classes_that_nothing_counts_are_asked_for_before_a_label_is_spent(tmp_path):
+    class Features(Functional):
+        """`forward` takes what no batch has."""
+
+        def forward(self, x, y, z):
+            raise NotImplementedError
+
+        def training_step(self, batch, batch_idx):
+            return cross_entropy(F.linear(self.backbone(batch[0]), self.prototypes), batch[1])
+
+    def embedding(module, batch):
+        return module.backbone(batch[0])
+
+    options = {"initial": 12, "neighbors": 5, "embedding": embedding}
+    loader = DataLoader(pool(), batch_size=10)
+    active = DiffusionActiveLearning(8, 20, **options)
+    with pytest.raises(MisconfigurationException, match=r"how many classes there are\. num_classes=.*logits="):
+        active.fit(quiet(tmp_path, active, max_epochs=1), Features(), loader)
+    assert not (tmp_path / "active_learning" / "rounds.jsonl").exists()
+    active = DiffusionActiveLearning(8, 20, num_classes=4, **options)
+    assert active.fit(quiet(tmp_path, active, max_epochs=1), Features(), loader).labels == [12, 20]
+
+
 @pytest.mark.parametrize("argument", ["embedding", "logits"])
 def test_a_function_that_gives_no_row_for_each_point_is_refused(tmp_path, argument):
     with pytest.raises(MisconfigurationException, match=rf"{argument}=.* shape \(16,\).* 10 points.*\(10, "):
@@ -359,6 +382,11 @@ def test_a_classifier_wider_than_the_classes_is_warned_about_with_the_numbers(tm
     dataset.classes = ["a", "b", "c", "d"]
     with pytest.warns(UserWarning, match=r"32 outputs .* 4 classes"):
         snapshot_of(tmp_path, Small(classes=32), dataset)
+
+
+def test_a_classifier_wider_than_the_first_labels_suggest_is_warned_about(tmp_path):
+    with pytest.warns(UserWarning, match=r"32 outputs and all 12 first labels are of the first 4 classes"):
+        snapshot_of(tmp_path, Small(classes=32))
 
 
 def test_a_class_that_the_classifier_lacks_is_refused_when_it_is_answered(tmp_path):

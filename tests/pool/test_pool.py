@@ -90,7 +90,7 @@ def test_an_oracle_reads_targets_through_subsets_and_not_where_they_are_transfor
     base = TensorDataset(torch.randn(10, 2), torch.arange(10) % 4)
     picked = Subset(Subset(base, [9, 8, 7, 6]), [3, 0])
     assert DatasetOracle(picked)([0, 1]) == [6 % 4, 9 % 4]
-    assert DatasetOracle(base).num_classes == 4
+    assert DatasetOracle(base).count_classes() == 4
 
     class Named:
         targets, target_transform = [0, 1, 1], staticmethod(lambda y: 1 - y)

@@ -1,5 +1,6 @@
 """Embedding and logits of a batch, by the model's own layers or by functions of the user's."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from lightning_diffal.plugin.model.batches import Forward, model_runner
 from lightning_diffal.plugin.model.layer_hook import LayerHook, to_rows
 from lightning_diffal.plugin.model.logits import as_rows, pad_binary
 from lightning_diffal.pool.classes import describe
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +70,17 @@ class ModelReader:
             logits = rows_of_logits(self.call(self.logits, batch, batch_idx), rows)
         if self.embedding is not None and "embeddings" in needs:
             embedding = to_rows(self.call(self.embedding, batch, batch_idx), rows, "embedding=...")
+        if batch_idx == 0 and logits is None and not by_layers:
+            logits = self.try_for_logits(batch, rows)
         return embedding, logits
+
+    def try_for_logits(self, batch: Any, rows: int) -> Tensor | None:
+        """What the model says of itself, to count the classes. Where `embedding=` is given, it may not run at all."""
+        try:
+            return self.hook.logits(rows, self.call(self.run, batch, 0))
+        except Exception as error:  # whatever a user's model raises
+            log.debug("The model does not say how many classes there are: %s", error)
+            return None
 
     def run_for_logits(self, batch: Any, batch_idx: int) -> Any:
         return self.call(self.run if self.logits is None else self.logits, batch, batch_idx)
