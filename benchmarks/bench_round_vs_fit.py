@@ -30,6 +30,7 @@ from lightning_diffal import DiffusionActiveLearning
 from lightning_diffal.plugin.data.copy_loader import pool_loader
 from lightning_diffal.plugin.data.loaders import restrict_to_labeled
 from lightning_diffal.plugin.model.embedding import embed
+from lightning_diffal.plugin.model.reader import ModelReading
 from lightning_diffal.progress import StageTimer
 
 
@@ -134,7 +135,7 @@ def measured(setting: Setting, repeats: int) -> list[str]:
 
     def by_us() -> None:
         needs = frozenset({"embeddings"})
-        embed(trainer, network, ordered, needs=needs, layer=None, forward=None, passes=1, timer=StageTimer())
+        embed(trainer, network, ordered, needs=needs, reading=ModelReading(), passes=1, timer=StageTimer())
 
     @torch.no_grad()
     def bare() -> None:

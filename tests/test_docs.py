@@ -16,7 +16,8 @@ from lightning_diffal import UNLABELED, Snapshot
 from lightning_diffal.studies.cli import parser
 from tests.markdown import PAGES, ROOT, blocks, commands, inline_code
 
-SNIPPETS = [block for block in blocks("python") if block.page != "README.md"]  # test_readme.py runs that one
+# test_readme.py and test_library_recipes.py run theirs.
+SNIPPETS = [block for block in blocks("python") if block.page not in ("README.md", "libraries.md")]
 LABELS = [20, 40, 60, 80, 100]
 
 

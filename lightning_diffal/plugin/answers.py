@@ -4,18 +4,37 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_choice
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
+from lightning_diffal.pool.classes import unsupported
 from lightning_diffal.pool.oracle import DatasetOracle, Oracle
 
 
-def ask_oracle(trainer: Any, oracle: Oracle, indices: Sequence[int]) -> list[int]:
-    """The labels of points. The user's function is called on rank 0 and its answers are broadcast."""
-    if isinstance(oracle, DatasetOracle):
-        return oracle(indices)
-    return from_rank_zero(trainer, lambda: oracle(indices))
+def ask_oracle(trainer: Any, oracle: Oracle, indices: Sequence[int], num_outputs: int | None = None) -> list[int]:
+    """The labels of points. The user's function is called on rank 0 and its answers are broadcast.
+
+    Args:
+        num_outputs: Of the classifier, where it is known: larger labels are refused.
+    """
+    on_every_rank = isinstance(oracle, DatasetOracle)
+    labels = oracle(indices) if on_every_rank else from_rank_zero(trainer, lambda: oracle(indices))
+    check_classes(indices, labels, num_outputs)
+    return labels
+
+
+def check_classes(indices: Sequence[int], labels: Sequence[int], num_outputs: int | None) -> None:
+    """Refuse labels that the classifier has no output for."""
+    if num_outputs is None or max(labels, default=0) < num_outputs:
+        return
+    index, label = next(pair for pair in zip(indices, labels, strict=True) if pair[1] >= num_outputs)
+    raise MisconfigurationException(
+        f"label {label} of the point with index {index}, and the classifier has {num_outputs} outputs, for the classes "
+        f"0 to {num_outputs - 1}. A model with at least {label + 1} outputs is needed, or labels counted from 0. If "
+        f"these are no classes: {unsupported('regression')}"
+    )
 
 
 class QueryAnswers:
@@ -23,10 +42,14 @@ class QueryAnswers:
 
     Args:
         candidates: Index of the dataset for each row of the snapshot.
+        num_outputs: Of the classifier, where it is known.
     """
 
-    def __init__(self, trainer: Any, oracle: Oracle, candidates: Tensor, size: int) -> None:
+    def __init__(
+        self, trainer: Any, oracle: Oracle, candidates: Tensor, size: int, num_outputs: int | None = None
+    ) -> None:
         self.trainer, self.oracle, self.candidates, self.size = trainer, oracle, candidates, size
+        self.num_outputs = num_outputs
         self.labels: dict[int, int] = {}
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -50,4 +73,5 @@ class QueryAnswers:
 
     def ask(self, indices: list[int]) -> None:
         if indices:
-            self.labels.update(zip(indices, ask_oracle(self.trainer, self.oracle, indices), strict=True))
+            labels = ask_oracle(self.trainer, self.oracle, indices, self.num_outputs)
+            self.labels.update(zip(indices, labels, strict=True))

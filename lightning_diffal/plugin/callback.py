@@ -13,6 +13,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check
+from lightning_diffal.plugin.answers import check_classes
 from lightning_diffal.plugin.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.guard import check_batch_norm, check_training_loaders
@@ -21,7 +22,7 @@ from lightning_diffal.plugin.distributed.arrival import wait_for_all_ranks
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_start
 from lightning_diffal.plugin.distributed.shared_folder import acquire, check_shared_folder
 from lightning_diffal.plugin.distributed.strategies import check_forward
-from lightning_diffal.plugin.dry_run import dry_run
+from lightning_diffal.plugin.dry_run import check_first_labels, dry_run
 from lightning_diffal.plugin.logging import continue_logged_steps, log_round
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.progress_bars import stage_timer_for
@@ -35,6 +36,8 @@ from lightning_diffal.plugin.training.model_checkpoints import move_earlier_chec
 from lightning_diffal.pool.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass
+from lightning_diffal.pool.items import LabelArgument
+from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.record import Record
 from lightning_diffal.selectors.base import as_selector
 
@@ -52,8 +55,15 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         initial: The first labels: how many (drawn by seed; by default `query_size`), `PerClass(n)` of each class in
             simulation, or indices of the dataset. 0 starts with a query of the model as it comes.
         layer: Name of the submodule whose output is the embedding, as "backbone.fc2". By default the input of the
-            classifier, which is the last Linear that runs.
+            classifier, which is the layer that computed the logits that the model returns.
         forward: `(module, batch) -> anything`, run instead of `predict_step` or `forward`.
+        embedding: `(module, batch) -> (points, d)`, where no layer gives the embedding.
+        logits: `(module, batch) -> (points, classes)`, where the model does not return the logits.
+        label: Where an item has its label: a key, a position, an attribute, or a pair of functions (get, set), of
+            which `get(item)` gives the label and `set(item, label)` the item with another. By default by its format.
+        classes: Names of the classes in order, where labels are strings.
+        unlabeled: Name (of a dictionary) or position (of a list) of a training loader that is left whole, with its
+            inputs and without its labels, which are -1: for semi-supervised learning.
         pool: The training points once more, in the same order and without training augmentation: a Dataset or a
             DataLoader. A DataModule may offer `pool_dataloader()` instead. Its labels are not read.
         pool_batch_size: Points in a batch of the embedding pass. By default as many as in training.
@@ -83,6 +93,11 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         initial: int | PerClass | list[int] | None = None,
         layer: str | None = None,
         forward: Forward | None = None,
+        embedding: Forward | None = None,
+        logits: Forward | None = None,
+        label: LabelArgument | None = None,
+        classes: list[str] | None = None,
+        unlabeled: str | int | None = None,
         pool: Dataset[Any] | DataLoader[Any] | None = None,
         pool_batch_size: int | None = None,
         oracle: Callable[..., Any] | None = None,
@@ -104,6 +119,11 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             initial=query_size if initial is None else initial,
             layer=layer,
             forward=forward,
+            embedding=embedding,
+            logits=logits,
+            label=label,
+            classes=classes,
+            unlabeled=unlabeled,
             pool=pool,
             pool_batch_size=pool_batch_size,
             oracle=oracle,
@@ -199,16 +219,22 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         wait_for_all_ranks(trainer, "the first request for training data")
         state = open_state(trainer, self.config, loaders)
         restore_from_checkpoint(trainer, state, self.checkpoint_records, self.config.identity(state.fingerprint))
+        record = new_record(self.config, state)
+        needs_first_labels = state.round == 0 and self.config.initial != 0
+        if needs_first_labels and isinstance(state.oracle, DatasetOracle):
+            # Free in a simulation: what is no class is refused before the model runs.
+            record = with_first_labels(record, trainer, self.config, state)
         if not self.dry_run_done and self.skipped is None:
             self.num_outputs = dry_run(trainer, module, self.config, state)
             self.dry_run_done = True
         state.limit_classes(self.config.num_classes or self.num_outputs)
         if state.round == 0:
-            record = new_record(self.config, state)
-            if self.config.initial == 0:
+            if not needs_first_labels:
                 record = self.query(trainer, module, state, record)
-            else:
+            elif not record.indices:
                 record = with_first_labels(record, trainer, self.config, state)
+            check_classes(record.indices, record.labels, self.num_outputs)
+            check_first_labels(record.labels, self.num_outputs)
             commit(trainer, state, record)
         return state
 

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,8 +12,10 @@ from torch.utils.data import Dataset
 
 from lightning_diffal.arguments import check_count, check_flag, skip_type_check
 from lightning_diffal.plugin.model.batches import Forward
+from lightning_diffal.plugin.model.reader import ModelReading
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass, check_initial, describe_initial
+from lightning_diffal.pool.items import LabelArgument, LabelField
 from lightning_diffal.pool.ledger import RunIdentity
 from lightning_diffal.pool.oracle import AnswerFunction
 from lightning_diffal.pool.randomness import seed_of
@@ -35,6 +38,11 @@ class RunConfig:
     initial: int | PerClass | list[int]
     layer: str | None
     forward: Forward | None
+    embedding: Forward | None
+    logits: Forward | None
+    label: LabelArgument | None
+    classes: Sequence[str] | None
+    unlabeled: str | int | None
     pool: Any
     pool_batch_size: int | None
     oracle: AnswerFunction | None
@@ -54,26 +62,38 @@ class RunConfig:
         for argument in ("pool_batch_size", "num_classes"):
             if getattr(self, argument) is not None:
                 check_count(name, argument, getattr(self, argument))
-        for argument in ("forward", "oracle", "stop_when"):
-            function = getattr(self, argument)
-            if function is not None and not callable(function):
-                raise ValueError(f"{name}({argument}={function!r}): a function is needed.")
-        if self.layer is not None and not isinstance(self.layer, str):
-            raise ValueError(f"{name}(layer={self.layer!r}): the dotted name of a submodule is needed, or None.")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
-            raise ValueError(f"{name}(seed={self.seed!r}): a whole number in [0, 2**32) is needed.")
-        if self.folder is not None and not isinstance(self.folder, (str, os.PathLike)):
-            raise ValueError(f"{name}(folder={self.folder!r}): a path is needed, or None.")
         for argument in ("warm_start", "weights_only"):
             check_flag(name, argument, getattr(self, argument))
-        for argument in ("other_data", "same_data"):
-            if not isinstance(getattr(self, argument), (list, tuple)):
-                raise ValueError(
-                    f"{name}({argument}={getattr(self, argument)!r}): a list of names, positions or datasets of "
-                    "training loaders is needed."
-                )
+        for argument, (fits, needed) in self.expectations().items():
+            if not fits:
+                raise ValueError(f"{name}({argument}={getattr(self, argument)!r}): {needed} is needed.")
+        LabelField(self.label, self.classes)  # refuses what is not the place of a label
         # Frozen for others, but an iterable of indices can be read only once.
         object.__setattr__(self, "initial", check_initial(name, self.initial, self.budget))
+
+    def expectations(self) -> dict[str, tuple[bool, str]]:
+        """Of each argument that is not a count or a flag: whether it fits, and what would."""
+
+        def optional(argument: str, *types: type) -> bool:
+            value = getattr(self, argument)
+            return value is None or (isinstance(value, types) and not isinstance(value, bool))
+
+        functions = ("forward", "embedding", "logits", "oracle", "stop_when")
+        lists = ("other_data", "same_data")
+        loaders = "a list of names, positions or datasets of training loaders"
+        return {
+            **{
+                name: (getattr(self, name) is None or callable(getattr(self, name)), "a function") for name in functions
+            },
+            **{name: (isinstance(getattr(self, name), (list, tuple)), loaders) for name in lists},
+            "unlabeled": (optional("unlabeled", str, int), "the name or position of a training loader"),
+            "layer": (optional("layer", str), "the dotted name of a submodule, or None,"),
+            "folder": (optional("folder", str, os.PathLike), "a path, or None,"),
+            "seed": (
+                self.seed is not None and optional("seed", int) and 0 <= self.seed < 2**32,
+                "a whole number in [0, 2**32)",
+            ),
+        }
 
     # The run
 
@@ -89,6 +109,27 @@ class RunConfig:
         if trainer.fast_dev_run:
             return None
         return Path(self.folder) if self.folder is not None else Path(trainer.default_root_dir) / FOLDER
+
+    # Items and model
+
+    @cached_property
+    def label_field(self) -> LabelField:
+        return LabelField(self.label, self.classes)
+
+    def reading(self, num_classes: int | None) -> ModelReading:
+        """How embedding and logits are read off the model.
+
+        Args:
+            num_classes: Where it is known before the model has run.
+        """
+        return ModelReading(
+            layer=self.layer,
+            forward=self.forward,
+            embedding=self.embedding,
+            logits=self.logits,
+            label=self.label,
+            num_classes=num_classes,
+        )
 
     @property
     def selector_name(self) -> str:

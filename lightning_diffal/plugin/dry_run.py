@@ -1,35 +1,79 @@
-"""A small part of a round before anything is trained, so that what cannot work fails now and not after hours."""
+"""The data and the model are tried before a label is spent, so that what cannot work fails now and not after hours."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities import rank_zero_warn
 
 from lightning_diffal.plugin.config import RunConfig
-from lightning_diffal.plugin.data.copy_loader import pool_loader
-from lightning_diffal.plugin.query import embed_points, pool_source
+from lightning_diffal.plugin.data.copy_loader import batch_size_of, pool_loader
+from lightning_diffal.plugin.query import embed_points, known_classes, needs_of_query, pool_source
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.pool.fingerprint import is_random
+from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.randomness import temporary_seed
 from lightning_diffal.progress import StageTimer
 
-POINTS = 2
+# Batches that are embedded, spread over the pool.
+BATCHES = 4
+# First labels less likely than this hint at another number of classes.
+UNLIKELY = 1e-6
 
 
 def dry_run(trainer: Any, module: Any, config: RunConfig, state: RunState) -> int | None:
-    """Check the pool's size and embed a few points, before the first label is asked for.
-
-    Returns the width of the classifier, None if the selector needs no model.
-    """
+    """Embed a few batches and compare outputs with classes; returns the number of outputs if it is known."""
     source = pool_source(trainer, config, state)
     config.selector.check_pool(len(state.candidates))
-    if not config.selector.needs:
+    needs = needs_of_query(config, state)
+    if not needs:
         return None
     with temporary_seed(config.seed):
-        loader = pool_loader(source, state.candidates[:POINTS], None)
-        embedded = embed_points(trainer, module, config, loader, config.selector.needs, StageTimer())
-    if source is state.loader and is_random(state.dataset, len(state.pool)):
+        size = config.pool_batch_size or batch_size_of(source)
+        loader = pool_loader(source, spread_batches(state.candidates, size), size)
+        embedded = embed_points(trainer, module, config, state, loader, needs, StageTimer())
+    check_num_classes(config, state, embedded.num_classes)
+    if source is state.loader and is_random(state.dataset, len(state.pool), config.label_field):
         rank_zero_warn(
             "The pool is embedded through the training dataset, which gives other items each time, as random "
             "augmentation does. A pool_dataloader() in the DataModule, or pool=, without it embeds better."
         )
     return embedded.num_classes
+
+
+def spread_batches(indices: Sequence[int], size: int) -> list[int]:
+    """The indices of the first batch, of the last, and of some between them."""
+    if len(indices) <= BATCHES * size:
+        return list(indices)
+    starts = [batch * (len(indices) - size) // (BATCHES - 1) for batch in range(BATCHES)]
+    return [index for start in starts for index in indices[start : start + size]]
+
+
+def check_num_classes(config: RunConfig, state: RunState, num_outputs: int | None) -> None:
+    """Refuse a query that would need the number of classes where nothing says it; say so if outputs are too many."""
+    known = known_classes(config, state)
+    has_targets = isinstance(state.oracle, DatasetOracle) and state.oracle.targets is not None
+    if num_outputs is None and known is None and config.selector.asks_during_query and not has_targets:
+        raise MisconfigurationException(
+            f"{config.callback}(num_classes=None): neither the model's output nor the dataset says how many classes "
+            "there are. num_classes=..., classes=[...] or logits=lambda module, batch: ... does."
+        )
+    if num_outputs is not None and known is not None and 2 <= known < num_outputs:
+        warn_of_wide_classifier(num_outputs, f"there are {known} classes")
+
+
+def check_first_labels(labels: Sequence[int], num_outputs: int | None) -> None:
+    """Say so if the first labels are hardly those of as many classes as the classifier has outputs.
+
+    Of m labels of c equally frequent classes all are below k with probability (k / c)^m.
+    """
+    found = max(labels, default=0) + 1
+    if num_outputs is not None and (found / num_outputs) ** len(labels) < UNLIKELY:
+        warn_of_wide_classifier(num_outputs, f"all {len(labels)} first labels are of the first {found} classes")
+
+
+def warn_of_wide_classifier(num_outputs: int, but: str) -> None:
+    rank_zero_warn(
+        f"The classifier has {num_outputs} outputs and {but}. If the outputs are not the logits, "
+        "logits=lambda module, batch: ... gives them; a model with one output for each class is enough."
+    )

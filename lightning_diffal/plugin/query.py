@@ -15,7 +15,7 @@ from lightning_diffal.plugin.model.embedding import Embedded, embed
 from lightning_diffal.plugin.model.shards import all_gather_shards, ranks_of, shard_of_rank
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.pool.fingerprint import length_of
-from lightning_diffal.pool.oracle import num_classes_of
+from lightning_diffal.pool.oracle import DatasetOracle, num_classes_of
 from lightning_diffal.pool.randomness import temporary_seed
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import choose
@@ -31,7 +31,7 @@ def embed_pool(trainer: Any, module: Any, config: RunConfig, state: RunState, ti
     shard = shard_of_rank(state.candidates, trainer.global_rank, trainer.world_size)
     loader = pool_loader(pool_source(trainer, config, state), shard, config.pool_batch_size)
     with temporary_seed(config.seed_for(state.round)):
-        embedded = embed_points(trainer, module, config, loader, needs, timer)
+        embedded = embed_points(trainer, module, config, state, loader, needs, timer)
     return all_gather_shards(trainer, embedded, len(state.candidates))
 
 
@@ -55,7 +55,8 @@ def choose_points(
         ranks=ranks_of(trainer),
     )
     size = min(config.query_size, config.budget - len(state.pool.labeled))
-    answers = QueryAnswers(trainer, state.oracle, candidates, min(size, snapshot.num_unlabeled))
+    size_left = min(size, snapshot.num_unlabeled)
+    answers = QueryAnswers(trainer, state.oracle, candidates, size_left, embedded.num_classes)
     # People are asked for the whole query at once; until then the model's prediction stands in.
     answer = answers if state.oracle.immediate else lambda rows: require(snapshot.logits, "logits")[rows].argmax(dim=1)
     generator = torch.Generator(device).manual_seed(config.seed_for(state.round))
@@ -69,6 +70,7 @@ def embed_points(
     trainer: Any,
     module: Any,
     config: RunConfig,
+    state: RunState,
     loader: "DataLoader[Any]",
     needs: frozenset[str],
     timer: StageTimer,
@@ -79,8 +81,7 @@ def embed_points(
         module,
         loader,
         needs=needs,
-        layer=config.layer,
-        forward=config.forward,
+        reading=config.reading(known_classes(config, state)),
         passes=config.selector.passes or 1,
         timer=timer,
     )
@@ -110,7 +111,19 @@ def pool_source(trainer: Any, config: RunConfig, state: RunState) -> "DataLoader
     return loader
 
 
+def known_classes(config: RunConfig, state: RunState) -> int | None:
+    """How many classes there are, as far as the user or the dataset's `classes` say; its labels are not read."""
+    if config.num_classes is not None:
+        return config.num_classes
+    names = config.classes or getattr(config.oracle, "classes", None)
+    if names is not None:
+        return len(names)
+    return num_classes_of(state.dataset)
+
+
 def count_classes(config: RunConfig, state: RunState, embedded: Embedded) -> int:
     """`num_classes`, else the width of the classifier, else as the dataset says; no fewer than were found."""
-    count = config.num_classes or embedded.num_classes or num_classes_of(state.dataset)
+    count = config.num_classes or embedded.num_classes or known_classes(config, state)
+    if count is None and config.selector.asks_during_query and isinstance(state.oracle, DatasetOracle):
+        count = state.oracle.count_classes()
     return max(count or 0, int(state.pool.labels.max()) + 1, 2)

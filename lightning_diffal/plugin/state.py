@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -9,13 +10,13 @@ from torch.utils.data import DataLoader
 
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.guard import check_loader
-from lightning_diffal.plugin.data.loader_tree import flatten_loaders, map_loaders
-from lightning_diffal.plugin.data.loaders import candidates_of, restrict_to_labeled
+from lightning_diffal.plugin.data.loader_tree import flatten_loaders, map_loaders, named_loader, without_loader
+from lightning_diffal.plugin.data.loaders import candidates_of, hide_labels, restrict_to_labeled
 from lightning_diffal.plugin.data.second_loaders import PoolView, sort_loaders
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_dataset
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.pool.answer_file import AnswerFile
-from lightning_diffal.pool.fingerprint import fingerprint, length_of
+from lightning_diffal.pool.fingerprint import length_of, match_fingerprint, take_fingerprint
 from lightning_diffal.pool.items import MapStyle
 from lightning_diffal.pool.label_pool import LabelPool
 from lightning_diffal.pool.ledger import Ledger, RunIdentity
@@ -74,12 +75,13 @@ def open_state(trainer: Any, config: RunConfig, loaders: Any) -> RunState:
     """The state of the run in the config's folder; rank 0 alone reads it."""
     for loader in flatten_loaders(loaders):
         check_loader(loader)
-    first = flatten_loaders(loaders)[0]
+    first = without_loader(loaders, config.unlabeled)[0]
     size = length_of(first.dataset)
     if not size:
         raise MisconfigurationException(f"The training dataset {type(first.dataset).__name__} is empty.")
-    views, others = sort_loaders(loaders, config.other_data, config.same_data)
-    folder, dataset = config.folder_for(trainer), fingerprint(first.dataset, size)
+    views, others = sort_loaders(loaders, config.other_data, config.same_data, config.unlabeled)
+    folder = config.folder_for(trainer)
+    ledger, dataset = Ledger(folder), fingerprint_of(trainer, config, folder, first.dataset, size)
     answers = AnswerFile(folder, dataset) if folder is not None else None
     state = RunState(
         loader=first,
@@ -88,26 +90,39 @@ def open_state(trainer: Any, config: RunConfig, loaders: Any) -> RunState:
         other_datasets=others,
         fingerprint=dataset,
         pool=LabelPool(size),
-        ledger=Ledger(folder),
+        ledger=ledger,
         oracle=oracle_of(config, first.dataset, answers),
     )
-    check_same_dataset(trainer, state.fingerprint)
 
     def read_folder() -> list[Record | Correction]:
-        entries = state.ledger.read(config.identity(dataset))
+        entries = ledger.read(config.identity(dataset))
         if answers is not None and config.oracle is not None:
             answers.read({index for entry in entries for index in entry.indices})
         return entries
 
-    state.ledger.replay(from_rank_zero(trainer, read_folder), state.pool)
+    ledger.replay(from_rank_zero(trainer, read_folder), state.pool)
     return state
+
+
+def fingerprint_of(trainer: Any, config: RunConfig, folder: Path | None, dataset: MapStyle, size: int) -> str:
+    """The dataset's fingerprint, as the ledger has it if it may be of this dataset."""
+    found = take_fingerprint(dataset, size, config.label_field)
+    check_same_dataset(trainer, found)
+
+    def match() -> str:
+        recorded = Ledger(folder).recorded_dataset()
+        return str(found) if recorded is None else match_fingerprint(found, recorded, dataset, config.label_field)
+
+    return from_rank_zero(trainer, match)  # where items are random, another rank may have read others
 
 
 def oracle_of(config: RunConfig, dataset: MapStyle, answers: AnswerFile | None) -> Oracle:
     """Who answers: the dataset itself, or the user's function, whose answers are kept in a file."""
     if config.oracle is None:
-        return DatasetOracle(dataset)
-    return FunctionOracle(stand_in_labels, None) if answers is None else FunctionOracle(config.oracle, answers)
+        return DatasetOracle(dataset, config.label_field)
+    if answers is None:
+        return FunctionOracle(stand_in_labels, None)
+    return FunctionOracle(config.oracle, answers, config.label_field)
 
 
 def stand_in_labels(indices: Sequence[int]) -> list[int]:
@@ -137,23 +152,27 @@ def commit(trainer: Any, state: RunState, record: Record) -> Record:
 
 
 def labeled_loaders(config: RunConfig, state: RunState, loaders: Any) -> Any:
-    """The training loaders over the labeled points alone."""
+    """The training loaders over the labeled points alone; the one named `unlabeled` over all, without labels."""
     # Lightning may ask for them again, and the user's hook may then make new datasets.
-    state.views[:], state.other_datasets[:] = sort_loaders(loaders, config.other_data, config.same_data)
+    state.views[:], state.other_datasets[:] = sort_loaders(
+        loaders, config.other_data, config.same_data, config.unlabeled
+    )
     if len(state.views[0].index) != len(state.pool):
         raise MisconfigurationException(
             f"The training dataset had {len(state.pool)} points, and {len(state.views[0].index)} when it was asked for "
             "again."
         )
-    labels = state.pool.labels
+    labels, unlabeled = state.pool.labels, named_loader(loaders, config.unlabeled)
     # In a simulation the dataset's own labels are those revealed, unless some were corrected.
     own = isinstance(state.oracle, DatasetOracle) and not state.ledger.corrections
 
     def restrict(loader: "DataLoader[Any]") -> "DataLoader[Any]":
+        if loader is unlabeled:
+            return hide_labels(loader, config.label_field)
         view = next((view for view in state.views if view.dataset is loader.dataset), None)
         if view is None:
             return loader
         positions, known = view.labeled(labels)
-        return restrict_to_labeled(loader, positions, None if own else known, state.round)
+        return restrict_to_labeled(loader, positions, None if own else known, state.round, config.label_field)
 
     return map_loaders(loaders, restrict)

@@ -1,29 +1,63 @@
 """Whether two datasets are the same, and whether a dataset gives the same item twice."""
 
 import hashlib
-from collections.abc import Mapping, Sized
-from typing import Any
+import warnings
+from collections.abc import Iterable, Sized
+from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from lightning_diffal.pool.items import MapStyle, without_label
+from lightning_diffal.pool.content import entries, shape_of, to_bytes
+from lightning_diffal.pool.items import BY_FORMAT, LabelField, MapStyle
 from lightning_diffal.pool.randomness import temporary_seed
+from lightning_diffal.pool.raw_data import read_raw_data
 
 # Items that are compared, evenly spread over the dataset.
 SAMPLES = 8
+# Readings of them before a dataset that looks changed is called deterministic.
+READINGS = 32
 
 
-def fingerprint(dataset: MapStyle, size: int) -> str:
-    """A short hash of the dataset's length and of what a model may see of a few of its items; labels are not read.
+@dataclass(frozen=True)
+class Fingerprint:
+    """A short hash of a dataset: of what a model may see of a few of its items; labels are no part of it.
 
-    Random augmentation does not change it: the items are taken under a fixed seed.
+    Items are read under a fixed seed, so augmentation by torch, NumPy or random does not change it. Where items change
+    all the same, by a generator of their own, the raw data under them (paths, arrays, an inner dataset) is hashed
+    instead, else the entries of an item that do not change.
     """
-    digest = hashlib.sha256(str(size).encode())
+
+    size: int
+    items: str | None
+    """Of the items, None if they change from one reading to the next."""
+    raw: str | None
+    """Of the raw data, None if the dataset shows none."""
+    stable: str | None = None
+    """Of the entries that do not change, where there is nothing else to go by."""
+
+    def __str__(self) -> str:
+        if self.items is not None:
+            return f"{self.size}-{self.items}"
+        return f"{self.size}-raw-{self.raw}" if self.raw is not None else f"{self.size}-stable-{self.stable}"
+
+    def differs_from(self, other: "Fingerprint") -> bool:
+        """Whether the two are certainly of different datasets."""
+        if self.raw is not None and other.raw is not None:
+            return (self.size, self.raw) != (other.size, other.raw)
+        if self.items is not None and other.items is not None:
+            return (self.size, self.items) != (other.size, other.items)
+        return self.size != other.size
+
+
+def take_fingerprint(dataset: MapStyle, size: int, label_field: LabelField = BY_FORMAT) -> Fingerprint:
     with temporary_seed(0):
-        for index in sample_indices(size):
-            digest.update(to_bytes(without_label(dataset[index])))
-    return f"{size}-{digest.hexdigest()[:16]}"
+        indices = sample_indices(size)
+        before = read_raw_data(dataset, indices, label_field)
+        readings = [read_items(dataset, size, label_field) for _ in range(2)]
+        after = read_raw_data(dataset, indices, label_field)
+        raw = [content for name, content in before.items() if after.get(name) == content]  # no caches, no counters
+        items = hash_of(size, readings[0]) if readings[0] == readings[1] else None
+        if items is None and not raw:
+            return Fingerprint(size, None, None, hash_of(size, stable_content(dataset, size, label_field)))
+        return Fingerprint(size, items, hash_of(size, raw) if raw else None)
 
 
 def size_of(fingerprint: str) -> int | None:
@@ -32,14 +66,68 @@ def size_of(fingerprint: str) -> int | None:
     return int(size) if size.isdecimal() and len(size) < 20 else None
 
 
-def is_random(dataset: MapStyle, size: int) -> bool:
+def match_fingerprint(found: Fingerprint, recorded: str, dataset: MapStyle, label_field: LabelField) -> str:
+    """The recorded fingerprint if it may be of this dataset, else the one found."""
+    size, _, rest = recorded.partition("-")
+    if recorded == f"{found.size}-raw-{found.raw}":
+        return recorded
+    if recorded == str(found) or size != str(found.size) or rest.startswith(("raw-", "stable-")):
+        return str(found)
+    if found.items is not None:
+        first = read_items(dataset, found.size, label_field)
+        if all(read_items(dataset, found.size, label_field) == first for _ in range(READINGS)):
+            return str(found)
+    # Items that change now and then looked stable when the run began.
+    warnings.warn(
+        "The dataset gives other items each time, and gave the same ones when this run began: whether it is the same "
+        "dataset cannot be checked. A dataset with its paths or arrays in an attribute of its own length could be.",
+        stacklevel=2,
+    )
+    return recorded
+
+
+def is_random(dataset: MapStyle, size: int, label_field: LabelField = BY_FORMAT) -> bool:
     """Whether an item changes when it is asked for again."""
+    return read_items(dataset, size, label_field, seed=1, samples=4) != read_items(
+        dataset, size, label_field, seed=2, samples=4
+    )
 
-    def content(seed: int) -> list[bytes]:
-        with temporary_seed(seed):
-            return [to_bytes(without_label(dataset[index])) for index in sample_indices(size)[:4]]
 
-    return content(1) != content(2)
+def read_items(
+    dataset: MapStyle, size: int, label_field: LabelField, seed: int = 0, samples: int = SAMPLES
+) -> list[bytes]:
+    with temporary_seed(seed):
+        return [to_bytes(label_field.remove(dataset[index])) for index in sample_indices(size)[:samples]]
+
+
+def stable_content(dataset: MapStyle, size: int, label_field: LabelField) -> list[bytes]:
+    """The entries of the items that are the same in four readings, and what is constant of the others' shapes."""
+    readings = []
+    for _ in range(4):
+        with temporary_seed(0):
+            readings.append([entries(label_field.remove(dataset[index])) for index in sample_indices(size)])
+    changing = {
+        key
+        for samples in zip(*readings, strict=True)
+        for key in samples[0]
+        if len({to_bytes(sample.get(key)) for sample in samples}) > 1
+    }
+    shapes = [[{key: shape_of(sample[key]) for key in sample} for sample in reading] for reading in readings]
+    parts = []
+    for number, sample in enumerate(readings[0]):
+        for key, value in sorted(sample.items()):
+            if key not in changing:
+                parts.append(key.encode() + to_bytes(value))
+            elif all(reading[number].get(key) == shapes[0][number][key] for reading in shapes):
+                parts.append(f"{key} {shapes[0][number][key]}".encode())
+    return parts
+
+
+def hash_of(size: int, parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256(str(size).encode())
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()[:16]
 
 
 def sample_indices(size: int) -> list[int]:
@@ -52,21 +140,3 @@ def length_of(dataset: MapStyle) -> int | None:
         return len(dataset) if isinstance(dataset, Sized) else None
     except (TypeError, NotImplementedError):
         return None
-
-
-def to_bytes(value: Any) -> bytes:
-    """The content of an item."""
-    if isinstance(value, Tensor):
-        if value.layout != torch.strided:
-            value = value.to_dense()
-        flat = value.detach().cpu().contiguous().flatten().view(torch.uint8)
-        return str(value.dtype).encode() + bytes(flat.numpy())
-    if isinstance(value, Mapping):
-        return b"".join(str(key).encode() + to_bytes(part) for key, part in value.items())
-    if isinstance(value, (list, tuple)):
-        return b"".join(map(to_bytes, value))
-    if hasattr(value, "tobytes"):  # arrays and images
-        return bytes(value.tobytes())
-    if isinstance(value, (int, float, str, bytes, bool)) or value is None:
-        return repr(value).encode()
-    return type(value).__qualname__.encode()  # its repr may hold an address

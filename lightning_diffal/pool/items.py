@@ -1,59 +1,150 @@
-"""The label in an item of a dataset: find it, leave it out, replace it."""
+"""The label in an item of a dataset: find it, read it, leave it out, replace it."""
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from lightning_diffal.arguments import skip_type_check
+from lightning_diffal.labels import UNLABELED
+from lightning_diffal.pool.classes import describe, is_integer, is_number, is_one_hot, refusal_of, to_class
 
 # A dataset: anything with __getitem__ and __len__, as DataLoader takes lists and arrays too.
 MapStyle: TypeAlias = Any
 
-# Keys of the label in items that are dictionaries.
+# Keys and attributes of the label in items that are dictionaries or objects.
 LABEL_KEYS = ("label", "labels", "target", "targets", "y", "class", "class_id", "class_index")
 
-
-def label_of(item: Any) -> int:
-    """The class in an item: the second of a pair, the only integer of a longer tuple, a dictionary's entry."""
-    key = label_key(item)
-    if key is None:
-        raise TypeError(f"An item of the dataset is {describe(item)}: it has no label.")
-    return to_class(item[key])
+# What a user may pass as `label`: a key, a position, an attribute, or functions (get, set) of an item.
+LabelArgument: TypeAlias = str | int | tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]
 
 
-def without_label(item: Any) -> Any:
-    """The item without its label: what a model may see of it."""
-    key = label_key(item)
-    if key is None:
-        return item
-    if isinstance(item, Mapping):
-        return {name: value for name, value in item.items() if name != key}
-    return [value for position, value in enumerate(item) if position != key]
+@skip_type_check
+@dataclass(frozen=True)
+class LabelField:
+    """Where the label is in an item: found by the item's format, or where the user's `label=` says.
 
+    Args:
+        where: Key, position or attribute of the label, or a pair of functions: `get(item)` gives the label,
+            `set(item, label)` the item with another one.
+        classes: Names of the classes in order, for labels that are strings.
+    """
 
-def with_label(item: Any, label: int) -> Any:
-    """The item with another label; an item without one becomes a pair."""
-    key = label_key(item)
-    if key is None:
+    where: LabelArgument | None = None
+    classes: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        where = self.where
+        pair = isinstance(where, tuple) and len(where) == 2 and all(map(callable, where))
+        name = isinstance(where, (str, int)) and not isinstance(where, bool)
+        if not (where is None or pair or name):
+            raise ValueError(
+                f"label={where!r}: a key, a position, an attribute or a pair of functions (get, set) is needed; "
+                "get(item) gives the label, set(item, label) the item with another one."
+            )
+        names = self.classes
+        if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names)):
+            raise ValueError(f"classes={names!r}: a list of the classes' names in order is needed.")
+
+    def read(self, item: Any) -> int:
+        """The class in an item."""
+        if isinstance(self.where, tuple):
+            return self.to_class(self.where[0](item))
+        key = self.key(item)
+        if key is None:
+            raise TypeError(refusal_of(item))
+        return self.to_class(entry(item, key))
+
+    def to_class(self, value: Any) -> int:
+        return to_class(value, self.classes)
+
+    def remove(self, item: Any) -> Any:
+        """The item without its label: what a model may see of it."""
+        if isinstance(self.where, tuple):
+            return self.where[1](item, UNLABELED)
+        key = self.key(item)
         if isinstance(item, Mapping):
-            return {**item, LABEL_KEYS[0]: label}
-        return (item, label) if not isinstance(item, (tuple, list)) else (*item, label)
-    before = item[key]
-    fresh = torch.full_like(before, label) if isinstance(before, Tensor) else label
-    if isinstance(item, Mapping):
-        return {**item, key: fresh}
-    return type(item)(fresh if position == key else value for position, value in enumerate(item))
+            return {name: value for name, value in item.items() if name != key}
+        if is_object(item):
+            return {name: value for name, value in attributes(item).items() if name != key}
+        return item if key is None else [value for position, value in enumerate(item) if position != key]
+
+    def replace(self, item: Any, label: int) -> Any:
+        """The item with another label in the format of its own; an item without one becomes a pair."""
+        if isinstance(self.where, tuple):
+            return self.where[1](item, label)
+        key = self.key(item)
+        if key is None:
+            if isinstance(item, Mapping):
+                return {**item, LABEL_KEYS[0]: label}
+            return (item, label) if not isinstance(item, (tuple, list)) else (*item, label)
+        return with_entry(item, key, self.in_format_of(entry(item, key), label))
+
+    def hide(self, item: Any) -> Any:
+        """The item with -1 for its label; an item without one stays as it is."""
+        return item if not isinstance(self.where, tuple) and self.key(item) is None else self.replace(item, UNLABELED)
+
+    def key(self, item: Any) -> Any:
+        """The key, position or attribute of the label, None if there is none."""
+        where = self.where
+        if where is None:
+            return find_key(item, self.classes)
+        try:
+            entry(item, where)
+        except (KeyError, IndexError, AttributeError, TypeError):
+            raise TypeError(
+                f"label={where!r}: an item is {describe(item)}, which has no such key, position or attribute. Name "
+                "the place of the label, or give a pair of functions (get, set)."
+            ) from None
+        return where
+
+    def in_format_of(self, before: Any, label: int) -> Any:
+        """A label as a dataset would give it: a tensor, an array, one-hot, a string, a number."""
+        if isinstance(before, Tensor):
+            after = torch.full_like(before, UNLABELED if label == UNLABELED else 0 if is_one_hot(before) else label)
+            if label != UNLABELED and is_one_hot(before):
+                after[label] = 1
+            return after
+        if isinstance(before, np.ndarray):
+            return self.in_format_of(torch.from_numpy(before), label).numpy()
+        if isinstance(before, str):
+            return self.classes[label] if self.classes is not None and label != UNLABELED else ""
+        return float(label) if isinstance(before, float) else label
 
 
-def label_key(item: Any) -> Any:
-    """The key or position of the label, None if there is none."""
+# Labels found by the format of the items.
+BY_FORMAT = LabelField()
+
+
+def find_key(item: Any, classes: Sequence[str] | None) -> Any:
+    """By format: a dictionary's or object's entry, the second of a pair, the only integer of a longer tuple.
+
+    Of several integers in a tuple the second entry is the label, as in (x, y, index).
+    """
+
+    def is_label(value: Any) -> bool:
+        return is_integer(value) or (classes is not None and isinstance(value, str) and value in classes)
+
     if isinstance(item, Mapping):
         named = [key for key in LABEL_KEYS if key in item]
-        return named[0] if named else single([key for key, value in item.items() if is_integer(value)])
+        return named[0] if named else single([key for key, value in item.items() if is_label(value)])
     if isinstance(item, (tuple, list)):
-        if len(item) == 2:
-            return 1 if is_number(item[1]) else None
-        return single([position for position, value in enumerate(item) if is_integer(value)])
+        fields = getattr(item, "_fields", ())
+        field = next((fields.index(name) for name in LABEL_KEYS if name in fields), None)
+        if field is not None or len(item) < 2:
+            return field
+        labels = [position for position, value in enumerate(item) if is_label(value)]
+        second, pair = item[1], len(item) == 2
+        is_name = classes is not None and isinstance(second, str)
+        if 1 in labels or (pair and (is_number(second) or is_name)) or (not labels and is_one_hot(second)):
+            return 1
+        return single(labels) if len(item) > 2 else None
+    if is_object(item):
+        return next((name for name in LABEL_KEYS if getattr(item, name, None) is not None), None)
     return None
 
 
@@ -61,42 +152,31 @@ def single(keys: list[Any]) -> Any:
     return keys[0] if len(keys) == 1 else None
 
 
-def is_integer(value: Any) -> bool:
-    """Whether a value is one integer."""
-    if isinstance(value, bool):
+def is_object(item: Any) -> bool:
+    """Whether an item has attributes for entries, as torch_geometric's Data or a dataclass."""
+    if isinstance(item, (Mapping, tuple, list, str, bytes)) or hasattr(item, "tobytes") or isinstance(item, Tensor):
         return False
-    kind = getattr(value, "dtype", None)
-    if kind is None:
-        return isinstance(value, int)
-    return getattr(value, "ndim", 1) == 0 and "int" in str(kind)
+    return bool(attributes(item))
 
 
-def is_number(value: Any) -> bool:
-    """Whether a value is a single number: also True, 1.0, or a tensor of one element."""
-    if isinstance(value, Tensor):
-        return value.numel() == 1
-    if hasattr(value, "dtype"):
-        return bool(value.size == 1)
-    return isinstance(value, (bool, int, float))
+def attributes(item: Any) -> dict[str, Any]:
+    if hasattr(item, "to_dict") and hasattr(item, "keys"):  # torch_geometric's Data
+        return dict(item.to_dict())
+    return {name: value for name, value in getattr(item, "__dict__", {}).items() if not name.startswith("_")}
 
 
-def to_class(value: Any) -> int:
-    """A class as it comes from a dataset or an oracle: an integer, or a number that is one."""
-    try:
-        number = value.item() if hasattr(value, "item") else value
-        if not isinstance(number, str) and int(number) == number:
-            return int(number)
-    except (TypeError, ValueError, RuntimeError, OverflowError):  # inf is not an integer
-        pass
-    raise TypeError(f"A label is {describe(value)}: one class for each point is needed, an integer from 0.")
+def entry(item: Any, key: Any) -> Any:
+    return getattr(item, key) if isinstance(key, str) and not isinstance(item, Mapping) else item[key]
 
 
-def describe(value: Any) -> str:
-    """A short description for messages."""
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return f"{type(value).__name__} of shape {tuple(value.shape)} and {value.dtype}"
-    if isinstance(value, Mapping):
-        return f"a dictionary with the keys {sorted(map(str, value))}"
-    if isinstance(value, (tuple, list)):
-        return f"a {type(value).__name__} of ({', '.join(type(part).__name__ for part in value)})"
-    return f"{type(value).__name__} {value!r:.60}"
+def with_entry(item: Any, key: Any, value: Any) -> Any:
+    """A shallow copy of the item with one entry changed."""
+    if isinstance(item, Mapping):
+        return {**item, key: value}
+    if isinstance(item, (tuple, list)):
+        key = key % len(item) if isinstance(key, int) else item._fields.index(key)  # type: ignore[union-attr]
+        parts = [value if position == key else part for position, part in enumerate(item)]
+        return type(item)(*parts) if hasattr(item, "_fields") else type(item)(parts)
+    fresh = copy.copy(item)
+    setattr(fresh, key, value)
+    return fresh

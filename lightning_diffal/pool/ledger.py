@@ -80,6 +80,12 @@ class Ledger:
                 raise DamagedLineError(self.file.path, number, error) from error
         return entries
 
+    def recorded_dataset(self) -> str | None:
+        """The fingerprint of the dataset the run began with, None if it has not begun."""
+        lines = self.file.read() if self.file is not None else []
+        dataset = lines[0].get("dataset") if lines else None
+        return dataset if isinstance(dataset, str) else None
+
     def replay(self, entries: Sequence[Record | Correction], pool: LabelPool) -> None:
         """Apply lines that were read to an empty pool."""
         self.corrections = [entry for entry in entries if isinstance(entry, Correction)]

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
 from lightning_diffal.pool.answer_file import AnswerFile
-from lightning_diffal.pool.items import MapStyle, label_of, to_class
+from lightning_diffal.pool.items import BY_FORMAT, LabelField, MapStyle
 from lightning_diffal.pool.json_lines import DamagedLineError
 from lightning_diffal.pool.randomness import temporary_seed
 from lightning_diffal.pool.read_answers import AnswersMismatchError, RecordedAnswers, check_label, read_answers
@@ -26,15 +26,23 @@ class DatasetOracle:
     immediate = True
     """Whether it is asked after each mini-batch of a query, as in Algorithm 1, or once for the whole query."""
 
-    def __init__(self, dataset: MapStyle) -> None:
-        self.dataset = dataset
+    def __init__(self, dataset: MapStyle, label_field: LabelField = BY_FORMAT) -> None:
+        self.dataset, self.label_field = dataset, label_field
+        # Where the user says where the label is, the items are read.
+        self.targets = targets_of(dataset) if self.label_field.where is None else None
 
     def __call__(self, indices: Sequence[int]) -> list[int]:
-        targets = targets_of(self.dataset)
-        if targets is not None:
-            return [to_class(targets[index]) for index in indices]
+        if self.targets is not None:
+            return [self.label_field.to_class(self.targets[index]) for index in indices]
         with temporary_seed(0):  # an item may be augmented at random
-            return [label_of(self.dataset[index]) for index in indices]
+            return [self.label_field.read(self.dataset[index]) for index in indices]
+
+    def count_classes(self) -> int | None:
+        """The number of classes in `.targets`, all of which are read; None if there are none."""
+        targets = self.targets
+        if isinstance(targets, Tensor) and len(targets):
+            return 1 + int(targets.max())
+        return 1 + max(map(self.label_field.to_class, targets)) if targets is not None and len(targets) else None
 
 
 class FunctionOracle:
@@ -47,9 +55,9 @@ class FunctionOracle:
         file: Where answers are kept; None keeps them in memory only.
     """
 
-    def __init__(self, function: AnswerFunction, file: AnswerFile | None) -> None:
+    def __init__(self, function: AnswerFunction, file: AnswerFile | None, label_field: LabelField = BY_FORMAT) -> None:
         self.function, self.immediate = function, bool(getattr(function, "immediate", False))
-        self.file = file
+        self.file, self.label_field = file, label_field
         self.num_classes: int | None = None
         """Once it is known: answers beyond are refused before they are stored."""
         self.labels = file.labels if file is not None else {}
@@ -70,7 +78,7 @@ class FunctionOracle:
         given = RecordedAnswers(given) if isinstance(given, Iterator) else given
         asked = f"oracle={self.function!r}: asked about the {len(indices)} points {indices[:5]}..., "
         try:
-            read_answers(given, indices, self.num_classes, self.store)
+            read_answers(given, indices, self.check, self.store)
         except AnswersMismatchError as error:
             self.withdraw(indices, before)
             self.reject(indices, given, str(error))
@@ -78,6 +86,10 @@ class FunctionOracle:
         except (TypeError, ValueError) as error:
             self.reject(indices, given, str(error))
             raise type(error)(f"{asked}{error}") from error
+
+    def check(self, answer: Any) -> int:
+        """The class that an answer names, refused if it is not one."""
+        return check_label(self.label_field.to_class(answer), self.num_classes)
 
     def store(self, indices: Sequence[int], labels: Sequence[int]) -> None:
         if self.file is not None:
@@ -99,7 +111,7 @@ class FunctionOracle:
     def check_stored(self, index: int) -> None:
         """Refuse an answer of an older version that is not one of the classes, with what to do about it."""
         try:
-            check_label(self.labels[index], self.num_classes)
+            self.check(self.labels[index])
         except ValueError as error:
             if self.file is None or index not in self.file.lines:
                 raise

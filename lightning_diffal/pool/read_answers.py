@@ -5,10 +5,12 @@ from typing import Any
 
 from torch import Tensor
 
-from lightning_diffal.pool.items import describe, to_class
+from lightning_diffal.pool.classes import describe
 from lightning_diffal.pool.record import MAX_LABEL
 
 Store = Callable[[Sequence[int], Sequence[int]], None]
+# The class that an answer names; raises a TypeError or ValueError if it is not one.
+Check = Callable[[Any], int]
 
 
 class AnswersMismatchError(Exception):
@@ -29,14 +31,8 @@ class RecordedAnswers(Iterator[Any]):
         return repr(self.given)
 
 
-def check_label(value: Any, num_classes: int | None) -> int:
-    """An answer as a class.
-
-    Raises:
-        TypeError: It is not an integer, nor a number that is one.
-        ValueError: It is not a class.
-    """
-    label = to_class(value)
+def check_label(label: int, num_classes: int | None) -> int:
+    """The label itself, refused if it is not one of the classes."""
     if not 0 <= label <= MAX_LABEL:
         raise ValueError(f"label {label} is not a class. One class for each, counted from 0, is needed.")
     if num_classes is not None and label >= num_classes:
@@ -46,7 +42,7 @@ def check_label(value: Any, num_classes: int | None) -> int:
     return label
 
 
-def read_answers(given: Any, indices: Sequence[int], num_classes: int | None, store: Store) -> None:
+def read_answers(given: Any, indices: Sequence[int], check: Check, store: Store) -> None:
     """Check and store the answers about points; the good ones are stored also if others are wrong.
 
     A mapping is read by index. A list, an array or a tensor has one answer for each point, in the order asked. What an
@@ -57,9 +53,9 @@ def read_answers(given: Any, indices: Sequence[int], num_classes: int | None, st
         TypeError, ValueError: Some are not classes, or missing. The others are stored.
     """
     if isinstance(given, Mapping):
-        read_mapping(given, indices, num_classes, store)
+        read_mapping(given, indices, check, store)
     elif isinstance(given, Iterator):
-        read_one_by_one(given, indices, num_classes, store)
+        read_one_by_one(given, indices, check, store)
     elif is_list(given):
         answers = list(given)
         if len(answers) != len(indices):
@@ -67,7 +63,7 @@ def read_answers(given: Any, indices: Sequence[int], num_classes: int | None, st
                 f"it answered {len(answers)} labels, {answers[:5]!r:.200}... One class for each, counted from 0, is "
                 "needed."
             )
-        store_good_ones(indices, answers, num_classes, store)
+        store_good_ones(indices, answers, check, store)
     else:
         raise AnswersMismatchError(
             f"it answered {describe(given)}. A list, a tensor, an array, an iterator or a dictionary by index is "
@@ -75,10 +71,10 @@ def read_answers(given: Any, indices: Sequence[int], num_classes: int | None, st
         )
 
 
-def read_mapping(given: Mapping[Any, Any], indices: Sequence[int], num_classes: int | None, store: Store) -> None:
+def read_mapping(given: Mapping[Any, Any], indices: Sequence[int], check: Check, store: Store) -> None:
     by_index = {int(index) if hasattr(index, "__index__") else index: label for index, label in given.items()}
     answered = [index for index in indices if index in by_index]
-    store_good_ones(answered, [by_index[index] for index in answered], num_classes, store)
+    store_good_ones(answered, [by_index[index] for index in answered], check, store)
     missing = [index for index in indices if index not in by_index]
     if missing:
         others = [index for index in by_index if index not in set(indices)]
@@ -88,13 +84,13 @@ def read_mapping(given: Mapping[Any, Any], indices: Sequence[int], num_classes: 
         )
 
 
-def read_one_by_one(given: Iterator[Any], indices: Sequence[int], num_classes: int | None, store: Store) -> None:
+def read_one_by_one(given: Iterator[Any], indices: Sequence[int], check: Check, store: Store) -> None:
     wrong: list[tuple[int, Exception]] = []
     count = 0
     for index, answer in zip(indices, given, strict=False):
         count += 1
         try:
-            label = check_label(answer, num_classes)
+            label = check(answer)
         except (TypeError, ValueError) as error:
             wrong.append((index, error))
         else:
@@ -106,13 +102,13 @@ def read_one_by_one(given: Iterator[Any], indices: Sequence[int], num_classes: i
         raise ValueError(f"it answered {count} labels and ended. One class for each is needed; those are kept.")
 
 
-def store_good_ones(indices: Sequence[int], answers: Iterable[Any], num_classes: int | None, store: Store) -> None:
+def store_good_ones(indices: Sequence[int], answers: Iterable[Any], check: Check, store: Store) -> None:
     """Store the answers that are classes, all at once, then refuse the others by name."""
     good: dict[int, int] = {}
     wrong: list[tuple[int, Exception]] = []
     for index, answer in zip(indices, answers, strict=True):
         try:
-            good[index] = check_label(answer, num_classes)
+            good[index] = check(answer)
         except (TypeError, ValueError) as error:
             wrong.append((index, error))
     if good:

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import Subset, TensorDataset
 
 from lightning_diffal import UNLABELED
-from lightning_diffal.pool.fingerprint import fingerprint, is_random
+from lightning_diffal.pool.fingerprint import is_random, take_fingerprint
 from lightning_diffal.pool.label_pool import LabelPool
 from lightning_diffal.pool.oracle import DatasetOracle, num_classes_of, targets_of
 from lightning_diffal.pool.randomness import seed_of, temporary_seed
@@ -51,11 +51,11 @@ class Noisy(TensorDataset):
 
 def test_a_fingerprint_knows_points_from_other_points_and_reads_no_labels():
     x, y = torch.randn(50, 2), torch.arange(50) % 3
-    same = fingerprint(TensorDataset(x, y), 50)
-    assert fingerprint(TensorDataset(x, 1 - y), 50) == same
-    assert fingerprint(TensorDataset(x + 1e-3, y), 50) != same
-    assert fingerprint(TensorDataset(x.flip(0), y), 50) != same
-    assert fingerprint(Subset(TensorDataset(x, y), range(49)), 49) != same
+    same = take_fingerprint(TensorDataset(x, y), 50)
+    assert take_fingerprint(TensorDataset(x, 1 - y), 50) == same
+    assert take_fingerprint(TensorDataset(x + 1e-3, y), 50) != same
+    assert take_fingerprint(TensorDataset(x.flip(0), y), 50) != same
+    assert take_fingerprint(Subset(TensorDataset(x, y), range(49)), 49) != same
 
 
 def test_random_augmentation_is_told_and_does_not_change_a_fingerprint():
@@ -63,7 +63,7 @@ def test_random_augmentation_is_told_and_does_not_change_a_fingerprint():
     assert not is_random(TensorDataset(x, y), 50)
     assert is_random(Noisy(x, y), 50)
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
-    assert fingerprint(Noisy(x, y), 50) == fingerprint(Noisy(x, y), 50)
+    assert take_fingerprint(Noisy(x, y), 50) == take_fingerprint(Noisy(x, y), 50)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before[1:]
 
@@ -90,6 +90,7 @@ def test_an_oracle_reads_targets_through_subsets_and_not_where_they_are_transfor
     base = TensorDataset(torch.randn(10, 2), torch.arange(10) % 4)
     picked = Subset(Subset(base, [9, 8, 7, 6]), [3, 0])
     assert DatasetOracle(picked)([0, 1]) == [6 % 4, 9 % 4]
+    assert DatasetOracle(base).count_classes() == 4
 
     class Named:
         targets, target_transform = [0, 1, 1], staticmethod(lambda y: 1 - y)

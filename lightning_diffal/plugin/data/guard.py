@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from lightning_diffal.plugin.data.loader_tree import flatten_loaders
-from lightning_diffal.plugin.data.loaders import LabeledView
+from lightning_diffal.plugin.data.loaders import LabeledView, UnlabeledView
 from lightning_diffal.plugin.data.samplers import LabeledSampler
 from lightning_diffal.pool.fingerprint import length_of
 from lightning_diffal.pool.items import MapStyle
@@ -46,7 +46,7 @@ def check_training_loaders(
     """
     for loader in flatten_loaders(loaders):
         dataset, sampler = getattr(loader, "dataset", None), innermost_sampler(loader)
-        if any(dataset is other for other in other_datasets):
+        if isinstance(dataset, UnlabeledView) or any(dataset is other for other in other_datasets):
             continue
         drawn = dataset.indices if isinstance(dataset, LabeledView) else None
         source = dataset.dataset if isinstance(dataset, LabeledView) else dataset

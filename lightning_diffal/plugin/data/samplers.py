@@ -1,10 +1,8 @@
 """Samplers and batches of labeled points."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.data import BatchSampler, Sampler
 
 
@@ -61,31 +59,11 @@ class LabeledBatches(BatchSampler):
         alone = rest == 1 and whole > 0
         return whole + int(rest > 0 and not self.drops() and not alone)
 
+    @property
+    def num_draws(self) -> int:
+        """Points of an epoch."""
+        points = len(self.sampler)  # type: ignore[arg-type]
+        return points - points % self.batch_size if self.drops() else points
+
     def drops(self) -> bool:
         return self.drop_last and len(self.sampler) >= self.batch_size  # type: ignore[arg-type]
-
-
-class FilteredSampler(Sampler[int]):
-    """The rows of the labeled points in the order of a sampler or batch sampler of the user's own."""
-
-    def __init__(self, source: Any, labeled: Sequence[int]) -> None:
-        self.source, self.row_of = source, {index: row for row, index in enumerate(labeled)}
-
-    def __len__(self) -> int:
-        return len(self.row_of)
-
-    def __iter__(self) -> Iterator[int]:
-        for drawn in self.source:
-            for index in drawn if isinstance(drawn, (list, tuple, Tensor)) and not is_scalar(drawn) else [drawn]:
-                row = self.row_of.get(int(index))
-                if row is not None:
-                    yield row
-
-    def set_epoch(self, epoch: int) -> None:
-        for sampler in (self.source, getattr(self.source, "sampler", self.source)):
-            if hasattr(sampler, "set_epoch"):
-                sampler.set_epoch(epoch)
-
-
-def is_scalar(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.ndim == 0

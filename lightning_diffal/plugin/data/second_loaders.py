@@ -9,6 +9,7 @@ from jaxtyping import Int
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
+from lightning_diffal.plugin.data.loader_tree import named_loader
 from lightning_diffal.pool.fingerprint import length_of
 from lightning_diffal.pool.item_origins import origins_of, positions_in
 from lightning_diffal.pool.items import MapStyle
@@ -49,14 +50,15 @@ def named_loaders(loaders: Any, name: str = "") -> list[tuple[str, Any]]:
 
 
 def sort_loaders(
-    loaders: Any, other_data: Sequence[Any], same_data: Sequence[Any]
+    loaders: Any, other_data: Sequence[Any], same_data: Sequence[Any], unlabeled: str | int | None = None
 ) -> tuple[list[PoolView], list[MapStyle]]:
     """The datasets that show points of the pool, the first one being it, and those that are other data.
 
     What shows the pool is found by the identity of the underlying items. What cannot be identified is refused unless
-    the user says what it is.
+    the user says what it is. The loader named `unlabeled` is neither.
     """
-    (first_name, first), *rest = named_loaders(loaders)
+    left_out = named_loader(loaders, unlabeled)
+    (first_name, first), *rest = [(name, loader) for name, loader in named_loaders(loaders) if loader is not left_out]
     names = [first_name, *(name for name, _ in rest)]
     for argument, given in (("other_data", other_data), ("same_data", same_data)):
         for entry in given:

@@ -1,15 +1,18 @@
 """What all ranks must agree on, compared before any of them acts on it."""
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch.distributed
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
+from lightning_diffal.pool.fingerprint import Fingerprint
 
-def check_same_dataset(trainer: Any, fingerprint: str) -> None:
+
+def check_same_dataset(trainer: Any, fingerprint: Fingerprint) -> None:
     """Refuse to start, on every rank, if one of them has another dataset."""
-    rank = first_difference(trainer, fingerprint)
+    rank = first_difference(trainer, fingerprint, lambda one, other: one.differs_from(other))
     if rank is not None:
         raise MisconfigurationException(
             f"Rank {rank} sees another training dataset than rank 0: their indices would name other points. Is "
@@ -38,10 +41,10 @@ def check_same_choice(trainer: Any, indices: Sequence[int]) -> None:
         )
 
 
-def first_difference(trainer: Any, value: Any) -> int | None:
+def first_difference(trainer: Any, value: Any, differ: Callable[[Any, Any], bool] = operator.ne) -> int | None:
     """The first rank whose value is not that of rank 0. One all-gather of a small object."""
     if trainer.world_size == 1:
         return None
     values: list[Any] = [None] * trainer.world_size
     torch.distributed.all_gather_object(values, value)
-    return next((rank for rank, theirs in enumerate(values) if theirs != values[0]), None)
+    return next((rank for rank, theirs in enumerate(values) if differ(theirs, values[0])), None)

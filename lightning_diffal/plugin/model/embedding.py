@@ -12,10 +12,9 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from lightning_diffal.plugin.distributed.strategies import through_wrapper
-from lightning_diffal.plugin.model.batches import Forward, model_runner, overrides
+from lightning_diffal.plugin.model.batches import overrides
 from lightning_diffal.plugin.model.dropout import DropoutPasses
-from lightning_diffal.plugin.model.layer_hook import LayerHook
+from lightning_diffal.plugin.model.reader import ModelReader, ModelReading
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.snapshot import StochasticPasses
 
@@ -36,8 +35,7 @@ def embed(
     loader: "DataLoader[Any]",
     *,
     needs: frozenset[str],
-    layer: str | None,
-    forward: Forward | None,
+    reading: ModelReading,
     passes: int,
     timer: StageTimer,
 ) -> Embedded:
@@ -51,40 +49,29 @@ def embed(
 
     Memory: n · (d + c) numbers, and one batch.
     """
-    hook, rows, classes = LayerHook(module, layer), RowBuffer(len(loader.dataset)), None  # type: ignore[arg-type]
-    run = through_wrapper(trainer.strategy, module, model_runner(module, forward))
+    reader = ModelReader(trainer, module, reading)
+    rows, classes = RowBuffer(len(loader.dataset)), None  # type: ignore[arg-type]
     to_device = batch_transfer(trainer, module)
     size = loader.batch_sampler.batch_size  # type: ignore[union-attr]
-
-    def forward_batch(batch: Any, batch_idx: int) -> Any:
-        hook.clear()
-        with trainer.precision_plugin.forward_context():
-            return run(batch, batch_idx)
-
-    def logits_of(count: int, output: Any) -> Tensor:
-        return require_logits(hook.logits(count, output), output)
-
-    dropout = DropoutPasses(module, passes, logits_of) if "stochastic" in needs else None
-    with eval_mode(trainer, module), hook.attach():
+    dropout = DropoutPasses(module, passes, reader.logits_in) if "stochastic" in needs else None
+    with eval_mode(trainer, module), reader.hook.attach():
         for batch_idx, batch in enumerate(timer.track_stage("embedding", loader)):
             count, batch = min(size, rows.remaining), to_device(batch)  # noqa: PLW2901, the host's copy may go
             first = batch_idx == 0
             # Passes with dropout need one without only for the first batch, to find the classifier.
             if first or needs != {"stochastic"}:
-                output = forward_batch(batch, batch_idx)
-                logits = hook.logits(count, output)
-                classes = None if logits is None else logits.shape[1]
-                if first and hook.classifier is not None:
-                    hook.keep_only(hook.classifier[0])
-                if "embeddings" in needs:
-                    rows.put("embeddings", hook.embedding(count))
-                if "logits" in needs:
-                    rows.put("logits", require_logits(logits, output))
+                embedding, logits = reader.read(batch, batch_idx, count, needs)
+                classes = classes if logits is None else logits.shape[1]
+                if embedding is not None:
+                    rows.put("embeddings", embedding)
+                if logits is not None and "logits" in needs:
+                    rows.put("logits", logits)
             if dropout is not None:
-                again = partial(forward_batch, batch, batch_idx)
+                again = partial(reader.run_for_logits, batch, batch_idx)
                 if first:
+                    assert logits is not None
                     # Ranks that share a sharded model must run it equally often.
-                    allowed = dropout.allows_repeating(again, count, require_logits(logits, output))
+                    allowed = dropout.allows_repeating(again, count, logits)
                     dropout.repeat_rows = trainer.strategy.reduce_boolean_decision(allowed, all=True)
                 mean, entropy = dropout.average(again, count)
                 rows.put("mean", mean)
@@ -112,7 +99,8 @@ class RowBuffer:
         if values.shape[1] != part.shape[1]:
             raise MisconfigurationException(
                 f"The {name} of one batch have {part.shape[1]} columns and of another {values.shape[1]}: points of "
-                "different sizes cannot be compared. layer=... names a layer whose output is the same for all."
+                "different sizes cannot be compared. layer=... names a layer whose output is as wide for all, as one "
+                "behind a pooling; embedding=lambda module, batch: ... gives any other."
             )
         part[self.filled : self.filled + len(values)] = values
 
@@ -150,12 +138,3 @@ def batch_transfer(trainer: Any, module: Any) -> Callable[[Any], Any]:
             return convert  # type: ignore[no-any-return]
         return lambda batch: move_data_to_device(convert(batch), trainer.strategy.root_device)
     return lambda batch: trainer.strategy.batch_to_device(convert(owner.on_before_batch_transfer(batch, 0)))
-
-
-def require_logits(logits: Tensor | None, output: Any) -> Tensor:
-    if logits is None:
-        raise MisconfigurationException(
-            "The selector needs logits, and the last Linear that ran gave no row of them for each point, nor did the "
-            f"model: it returned {type(output).__name__}. A forward=... that returns (points, classes) would do."
-        )
-    return logits

@@ -1,0 +1,116 @@
+"""Whatever can be refused is refused before a label is spent: several batches pass the model before the first fit."""
+
+import pytest
+import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from torch import nn
+from torch.utils.data import DataLoader
+
+from tests.plugin.counting import Counted, Recorder, Small, Snapshots, Trains, asks_first
+from tests.plugin.toy_model import quiet
+
+N, CLASSES = 64, 4
+
+
+def points():
+    return torch.randn(N, 8, generator=torch.Generator().manual_seed(0))
+
+
+def pool(items=None):
+    return Counted(items or [(x, index % CLASSES) for index, x in enumerate(points())])
+
+
+def refused(tmp_path, model, dataset, message, collate=None, **options):
+    active, recorder = asks_first(**options), Recorder(dataset)
+    loader = DataLoader(dataset, batch_size=8, shuffle=True, collate_fn=collate)
+    with pytest.raises(MisconfigurationException, match=message):
+        active.fit(quiet(tmp_path, active, recorder), model, loader)
+    assert not recorder.fits, "nothing was trained"
+    assert not (tmp_path / "active_learning" / "rounds.jsonl").exists(), "no label was spent"
+
+
+class Tokens(Trains):
+    """Its flattened embedding is as wide as the longest sentence of the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(50, 6), nn.Linear(6, CLASSES)
+
+    def forward(self, tokens):
+        return self.head(self.embed(tokens).mean(dim=1))
+
+
+def padded(items):
+    tokens, labels = zip(*items, strict=True)
+    return nn.utils.rnn.pad_sequence(tokens, batch_first=True), torch.tensor(labels)
+
+
+def test_embeddings_of_other_widths_in_other_batches_are_found_before_a_label_is_spent(tmp_path):
+    # Only the last sentences are longer: two points, or one batch, would not show it.
+    items = [(torch.randint(1, 50, (4 if index < 40 else 7,)), index % CLASSES) for index in range(N)]
+    refused(
+        tmp_path,
+        Tokens(),
+        pool(items),
+        r"embeddings of one batch have 24 columns and of another 42: .*layer=.*embedding=",
+        padded,
+        layer="embed",
+    )
+
+
+def test_a_model_that_fails_on_some_points_fails_before_a_label_is_spent(tmp_path):
+    class Breaks(Small):
+        def forward(self, x):
+            if not self.trainer.training and (x == points()[-1]).all(dim=1).any():
+                raise MisconfigurationException("the last point breaks it")
+            return super().forward(x)
+
+    refused(tmp_path, Breaks(), pool(), "the last point breaks it")
+
+
+def test_the_dry_run_uses_batches_of_the_users_size(tmp_path):
+    sizes, fitted = [], []
+
+    class Notes(Small):
+        def forward(self, x):
+            (fitted if self.trainer.training else sizes).append(len(x))
+            return super().forward(x)
+
+        def on_train_start(self):
+            fitted.append(list(sizes))
+
+    active = asks_first()
+    quiet(tmp_path, active, max_epochs=1).fit(Notes(), DataLoader(pool(), batch_size=8))
+    before = fitted[0]
+    assert len(before) >= 3, "several batches"
+    assert set(before) == {8}
+    assert sum(before) < N, "not the whole pool"
+
+
+def test_the_dry_run_leaves_no_trace(tmp_path):
+    selector = Snapshots("embeddings", "logits")
+    states = []
+
+    class Notes(Small):
+        def on_train_start(self):
+            states.append({name: value.clone() for name, value in self.state_dict().items()})
+
+    torch.manual_seed(5)
+    model = Notes()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    active = asks_first(selector=selector)
+    quiet(tmp_path, active, max_epochs=1).fit(model, DataLoader(pool(), batch_size=8))
+    assert all(torch.equal(states[0][name], value) for name, value in before.items())
+    assert not any(child._forward_hooks for child in model.modules())
+    assert len(selector.given) == 1, "the selector is asked in the rounds alone"
+
+
+def test_a_changed_model_is_refused_with_the_layers_that_changed(tmp_path):
+    active = asks_first()
+    active.fit(quiet(tmp_path, active, max_epochs=1), Small(), DataLoader(pool(), batch_size=8))
+    again = asks_first()
+    with pytest.raises(
+        MisconfigurationException,
+        match=r"weights of this run.*head\.weight.*\(4, 16\).*\(5, 16\).*folder=",
+    ):
+        again.fit(quiet(tmp_path, again, max_epochs=1), Small(classes=5), DataLoader(pool(), batch_size=8))
