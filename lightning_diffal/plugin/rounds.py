@@ -52,6 +52,7 @@ def fit_rounds(
         try:
             fit_from(ours, model, data, start)
         finally:
+            fresh_start.after_fit(ours)
             active.checkpoints = active.fresh_start = None
         before, records = len(records), read_records(config, folder)
         if len(records) <= before:
