@@ -25,7 +25,7 @@ from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.progress_bars import stage_timer_for
 from lightning_diffal.plugin.query import choose_points, embed_pool
 from lightning_diffal.plugin.records import new_record, with_first_labels, with_fit, with_query
-from lightning_diffal.plugin.rounds import SkippedFit, fit_rounds, reason_to_stop, skip_if_over
+from lightning_diffal.plugin.rounds import SkippedFit, fit_rounds, nothing_trained, reason_to_stop, skip_if_over
 from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.state import RunState, commit, labeled_loaders, open_state, restore_from_checkpoint
 from lightning_diffal.plugin.training.fresh_start import FreshStart
@@ -252,20 +252,3 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         if self.checkpoints is not None:
             self.checkpoints.on_save_checkpoint(trainer, checkpoint)
-
-
-def nothing_trained(trainer: Any, in_rounds: bool) -> str:
-    limits = (
-        f"This fit trained no step (epoch {trainer.current_epoch}, max_epochs={trainer.max_epochs}, "
-        f"max_steps={trainer.max_steps}, limit_train_batches={trainer.limit_train_batches}): there is nothing new to "
-        "query by. "
-    )
-    if in_rounds:
-        return limits + (
-            "If an earlier round trained, something outside the Trainer and its callbacks has kept its end: "
-            "active.fit(make_trainer, ...), with a function that makes Trainers, helps."
-        )
-    return limits + (
-        "A Trainer that has reached its end does nothing in a second trainer.fit: active.fit(...) starts it over for "
-        "each round; by hand, make a new Trainer."
-    )

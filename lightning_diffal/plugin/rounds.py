@@ -146,3 +146,20 @@ def finished_run(records: list[Record], checkpoints: RoundCheckpoints, model: An
         f"{records[-1].labeled} labels. Nothing is trained; another folder=... starts a new run."
     )
     return History(records)
+
+
+def nothing_trained(trainer: Any, in_rounds: bool) -> str:
+    limits = (
+        f"This fit trained no step (epoch {trainer.current_epoch}, max_epochs={trainer.max_epochs}, "
+        f"max_steps={trainer.max_steps}, limit_train_batches={trainer.limit_train_batches}): there is nothing new to "
+        "query by. "
+    )
+    if in_rounds:
+        return limits + (
+            "If an earlier round trained, something outside the Trainer and its callbacks has kept its end: "
+            "active.fit(make_trainer, ...), with a function that makes Trainers, helps."
+        )
+    return limits + (
+        "A Trainer that has reached its end does nothing in a second trainer.fit: active.fit(...) starts it over for "
+        "each round; by hand, make a new Trainer."
+    )

@@ -13,6 +13,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
+from lightning_diffal.plugin.data.loader_tree import flatten_loaders
 from lightning_diffal.plugin.distributed.strategies import is_a, loads_optimizers
 
 SNAPSHOT: Final = "_before_first_round"
@@ -93,7 +94,11 @@ class FreshStart:
         """What callbacks and loops refer to without owning it, as a memo of `copy.deepcopy`: by id, not copied."""
         owners = [trainer, trainer.strategy, trainer.profiler, self.datamodule, *trainer.loggers, *trainer.callbacks]
         parts = [*self.model.modules(), *self.model.parameters(), *self.model.buffers()]
-        return {id(part): part for part in [*owners, *parts] if part is not None}
+        # A Trainer that was used before still has them.
+        loaders = [trainer.train_dataloader, trainer.val_dataloaders]
+        used = [loader for given in loaders if given is not None for loader in flatten_loaders(given)]
+        data = [getattr(loader, "dataset", None) for loader in used]
+        return {id(part): part for part in [*owners, *parts, *used, *data] if part is not None}
 
 
 def callbacks_to_reset(trainer: Any) -> list[Any]:
