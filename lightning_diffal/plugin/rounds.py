@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities import rank_zero_info
 
-from lightning_diffal.plugin.checkpoints import RoundCheckpoints, overrides
+from lightning_diffal.plugin.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.plugin.distributed.strategies import check_one_trainer, check_rounds
 from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.plugin.training.fresh_start import FreshStart
+from lightning_diffal.plugin.training.same_model import overrides
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.ledger import Ledger, Record
 

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.plugin.data.loader_tree import flatten_loaders
 from lightning_diffal.plugin.distributed.strategies import is_a, loads_optimizers
+from lightning_diffal.plugin.training.same_model import check_layers
 
 SNAPSHOT: Final = "_before_first_round"
 """The attribute in which an object carries a copy of its own attributes from before its first round."""
@@ -31,6 +32,8 @@ class FreshStart:
         self.training = {name: module.training for name, module in self.model.named_modules()}
         self.optimizers: list[tuple[Optimizer, list[dict[str, Any]]]] = []
         self.schedulers: list[tuple[Any, dict[str, Any]]] = []
+        self.names: set[str] = set()
+        """The tensors of the model when the fit under way began."""
 
     def start_over(self, trainer: Any) -> None:
         """Before a round: restore what a round before has used, and copy what is used for the first time.
@@ -63,9 +66,14 @@ class FreshStart:
         self.schedulers = [(config.scheduler, copy.deepcopy(config.scheduler.state_dict())) for config in configs]
 
     def on_train_start(self, trainer: Any) -> None:
-        """Undo what a sharded checkpoint, which cannot leave them out, has restored in the optimizers."""
-        if loads_optimizers(trainer.strategy):
+        self.names = set(self.model.state_dict())
+        if loads_optimizers(trainer.strategy):  # a sharded checkpoint, which cannot leave them out
             self.restore_optimizers()
+
+    def before_query(self, trainer: Any) -> None:
+        """Refuse to spend labels if the next round could not start over."""
+        if not any(is_a(callback, "ModelPruning") for callback in trainer.callbacks):  # which `restore_model` undoes
+            check_layers(self.model, self.names)
 
     def after_fit(self, trainer: Any) -> None:
         """Note how the round left things, to tell it from what users set before the next."""
