@@ -272,8 +272,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         record = with_fit(new_record(config, state), trainer, seconds)
         record = replace(record, last=reason_to_stop(trainer, config, state, record))
         if record.last is None:
-            if self.checkpoints is not None:
-                self.checkpoints.check_layers(trainer, pl_module)
+            if self.fresh_start is not None:
+                self.fresh_start.before_query(trainer)
             record = self.query(trainer, pl_module, state, record)
         if self.checkpoints is not None and (record.last or config.warm_start):
             self.checkpoints.save_trained(trainer, pl_module, record.round)

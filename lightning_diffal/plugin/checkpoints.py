@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities import rank_zero_warn
-from torch import Tensor
-from torch.nn.parameter import is_lazy
 
 from lightning_diffal.plugin.checkpoint_files import DamagedCheckpointError, check_types, load_checkpoint
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
-from lightning_diffal.plugin.distributed.strategies import is_a, loads_optimizers
+from lightning_diffal.plugin.distributed.strategies import loads_optimizers
+from lightning_diffal.plugin.training.same_model import check_same_model, overrides
 from lightning_diffal.pool.files import replace_durably, write_atomically
 
 
@@ -38,8 +37,6 @@ class RoundCheckpoints:
         self.start = RoundStart(0, None)
         """Of the round under way, as rank 0 found the folder."""
         self.saving_untrained = False
-        self.names: set[str] = set()
-        """The tensors of the model when the fit under way began."""
 
     def trained(self, round_number: int) -> Path:
         return self.folder / f"trained-{round_number}.ckpt"
@@ -91,25 +88,12 @@ class RoundCheckpoints:
 
     def on_train_start(self, trainer: Any, warm_start: bool) -> None:
         """Save the state a round starts from, if that is not done yet."""
-        self.names = set(trainer.lightning_module.state_dict())
         if self.start.path is None:
             self.save_untrained(trainer)
         if warm_start and from_rank_zero(trainer, self.untrained.is_dir):
             raise MisconfigurationException(
                 f"warm_start=True: {type(trainer.strategy).__name__} shards its checkpoints; the weights of one round "
                 "cannot be carried over to the next. warm_start=False starts each from the untrained model."
-            )
-
-    def check_layers(self, trainer: Any, module: Any) -> None:
-        """Refuse a model that training has given other layers, before labels are spent on a round that cannot start."""
-        names = set(module.state_dict())
-        pruned = any(is_a(callback, "ModelPruning") for callback in trainer.callbacks)  # which FreshStart undoes
-        if names != self.names and not pruned:
-            change = [f"{name} is new" for name in sorted(names - self.names)]
-            change += [f"{name} is gone" for name in sorted(self.names - names)]
-            raise MisconfigurationException(
-                f"Training has changed the layers of the model: {change[0]}. The next round could not start over from "
-                "the untrained weights. Make every layer and buffer in __init__ or configure_model. Nothing was asked."
             )
 
     def save_untrained(self, trainer: Any) -> None:
@@ -164,34 +148,3 @@ class RoundCheckpoints:
                     old.unlink()
 
         from_rank_zero(trainer, save)
-
-
-def check_same_model(model: Any, weights: dict[str, Any], folder: Path) -> None:
-    """Refuse a model that was changed since the run was started, before anything is loaded into it."""
-    ours = {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
-    changed = [
-        f"{name} is {tuple(ours[name].shape)}, where it was {tuple(value.shape)}"
-        for name, value in weights.items()
-        if name in ours and not is_lazy(ours[name]) and ours[name].shape != value.shape
-    ]
-    # Layers may be made during the fit, and some models save only a part of themselves.
-    whole = not overrides(model, "configure_model") and getattr(model, "strict_loading", True)
-    if whole and not changed:
-        changed = [f"{name} is new" for name in ours if name not in weights]
-        changed += [f"{name} is gone" for name in weights if name not in model.state_dict()]
-    if changed:
-        more = f" and {len(changed) - 1} more" * (len(changed) > 1)
-        raise MisconfigurationException(
-            f"The run in {folder} was started with another model: {changed[0]}{more}. Give it the model as it was, or "
-            "start a new run with folder=..."
-        )
-
-
-def overrides(model: Any, hook: str) -> bool:
-    """Whether a module has a hook of its own, in either of Lightning's namespaces."""
-    for cls in type(getattr(model, "_orig_mod", model)).__mro__:
-        if cls.__name__ == "LightningModule":
-            return False
-        if hook in vars(cls):
-            return True
-    return False

@@ -10,7 +10,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
 from lightning_diffal.plugin.checkpoint_files import DamagedCheckpointError
-from lightning_diffal.plugin.checkpoints import RoundCheckpoints, overrides
+from lightning_diffal.plugin.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.distributed.rank_zero import connect, from_connected_rank_zero, from_rank_zero
 from lightning_diffal.plugin.distributed.shared_folder import acquire
@@ -18,6 +18,7 @@ from lightning_diffal.plugin.distributed.strategies import check_one_trainer, ch
 from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.plugin.training.fresh_start import FreshStart
+from lightning_diffal.plugin.training.same_model import overrides
 from lightning_diffal.pool.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.ledger import Ledger, corrected_records
@@ -76,6 +77,7 @@ def run_rounds(
         try:
             fit_from(trainer, model, data, checkpoints.start.path, config.weights_only)
         finally:
+            fresh_start.after_fit(trainer)
             active.checkpoints = active.fresh_start = None
         # Every rank has the rounds in memory; a process that only starts ranks reads what they left.
         records = active.state.ledger.records if active.state is not None else read_records(config, folder)

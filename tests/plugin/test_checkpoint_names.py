@@ -12,7 +12,7 @@ import lightning as L  # noqa: N812
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loggers.logger import Logger
 
 from tests.plugin.fresh_fit import TracedNet
@@ -217,17 +217,6 @@ def test_one_table_of_lightnings_csv_logger_holds_all_rounds(tmp_path):
     with (Path(logger.log_dir) / "metrics.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["loss"]]
     assert [int(row["step"]) for row in rows] == list(range(24))
-
-
-def test_one_curve_of_tensorboard_holds_all_rounds(tmp_path):
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    logger = TensorBoardLogger(tmp_path / "logs")
-    fitted(tmp_path, logger)
-    events = EventAccumulator(logger.log_dir)
-    events.Reload()
-    assert [event.step for event in events.Scalars("loss")] == list(range(24))
 
 
 def test_training_does_not_see_the_steps_of_the_logger(tmp_path):

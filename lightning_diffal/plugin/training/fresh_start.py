@@ -5,6 +5,7 @@ users' own), loops know that they have reached their end, layers stay frozen, an
 """
 
 import copy
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lightning.pytorch.utilities import rank_zero_warn
@@ -12,7 +13,9 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
+from lightning_diffal.plugin.data.loader_tree import flatten_loaders
 from lightning_diffal.plugin.distributed.strategies import is_a, loads_optimizers
+from lightning_diffal.plugin.training.same_model import check_layers
 
 SNAPSHOT: Final = "_before_first_round"
 """The attribute in which an object carries a copy of its own attributes from before its first round."""
@@ -29,6 +32,8 @@ class FreshStart:
         self.training = {name: module.training for name, module in self.model.named_modules()}
         self.optimizers: list[tuple[Optimizer, list[dict[str, Any]]]] = []
         self.schedulers: list[tuple[Any, dict[str, Any]]] = []
+        self.names: set[str] = set()
+        """The tensors of the model when the fit under way began."""
 
     def start_over(self, trainer: Any) -> None:
         """Before a round: restore what a round before has used, and copy what is used for the first time.
@@ -37,7 +42,7 @@ class FreshStart:
         a public attribute, holds epoch, step and limits. Callbacks are restored in place: users hold on to them.
         """
         shared = self.shared_objects(trainer)
-        restore_settings(trainer)
+        restore_or_copy(trainer, shared, plain_only=True)
         for part in (trainer.fit_loop, *callbacks_to_reset(trainer)):
             restore_or_copy(part, shared)
         self.restore_model(trainer)
@@ -61,9 +66,20 @@ class FreshStart:
         self.schedulers = [(config.scheduler, copy.deepcopy(config.scheduler.state_dict())) for config in configs]
 
     def on_train_start(self, trainer: Any) -> None:
-        """Undo what a sharded checkpoint, which cannot leave them out, has restored in the optimizers."""
-        if loads_optimizers(trainer.strategy):
+        self.names = set(self.model.state_dict())
+        if loads_optimizers(trainer.strategy):  # a sharded checkpoint, which cannot leave them out
             self.restore_optimizers()
+
+    def before_query(self, trainer: Any) -> None:
+        """Refuse to spend labels if the next round could not start over."""
+        if not any(is_a(callback, "ModelPruning") for callback in trainer.callbacks):  # which `restore_model` undoes
+            check_layers(self.model, self.names)
+
+    def after_fit(self, trainer: Any) -> None:
+        """Note how the round left things, to tell it from what users set before the next."""
+        for part in (trainer, trainer.fit_loop, *callbacks_to_reset(trainer)):
+            if SNAPSHOT in vars(part):
+                vars(part)[SNAPSHOT].plain_at_end = plain_values(part)
 
     def restore_optimizers(self) -> None:
         for optimizer, groups in self.optimizers:
@@ -86,7 +102,11 @@ class FreshStart:
         """What callbacks and loops refer to without owning it, as a memo of `copy.deepcopy`: by id, not copied."""
         owners = [trainer, trainer.strategy, trainer.profiler, self.datamodule, *trainer.loggers, *trainer.callbacks]
         parts = [*self.model.modules(), *self.model.parameters(), *self.model.buffers()]
-        return {id(part): part for part in [*owners, *parts] if part is not None}
+        # A Trainer that was used before still has them.
+        loaders = [trainer.train_dataloader, trainer.val_dataloaders]
+        used = [loader for given in loaders if given is not None for loader in flatten_loaders(given)]
+        data = [getattr(loader, "dataset", None) for loader in used]
+        return {id(part): part for part in [*owners, *parts, *used, *data] if part is not None}
 
 
 def callbacks_to_reset(trainer: Any) -> list[Any]:
@@ -98,35 +118,50 @@ def callbacks_to_reset(trainer: Any) -> list[Any]:
     ]
 
 
-def restore_settings(trainer: Any) -> None:
-    """Restore the attributes of a Trainer that are plain values."""
-    plain = {name: value for name, value in vars(trainer).items() if isinstance(value, PLAIN)}
-    before = vars(trainer).setdefault(SNAPSHOT, plain)
-    vars(trainer).update({name: value for name, value in before.items() if name in plain})
+@dataclass
+class Attributes:
+    """The attributes of an object from before its first round."""
+
+    copies: dict[str, Any]
+    uncopied: set[str] = field(default_factory=set)
+    """Names of those that cannot be copied."""
+    plain_at_end: dict[str, Any] = field(default_factory=dict)
+    """The plain values after the last round. What differs later was set by the user, and is the user's will."""
 
 
-def restore_or_copy(owner: Any, shared: dict[int, Any]) -> None:
+def restore_or_copy(owner: Any, shared: dict[int, Any], plain_only: bool = False) -> None:
     """Restore the attributes of an object from the copy it carries or, the first time, make that copy."""
     attributes, memo = vars(owner), dict(shared)
-    if SNAPSHOT in attributes:
-        copies, uncopied = attributes[SNAPSHOT]
-        for name in attributes.keys() - copies.keys() - uncopied - {SNAPSHOT}:
-            del attributes[name]
-        attributes.update({name: deep_copy(value, memo) for name, value in copies.items()})
+    if SNAPSHOT not in attributes:
+        attributes[SNAPSHOT] = copy_attributes(owner, memo, plain_only)
         return
-    copies, uncopied = {}, set()
-    for name, value in attributes.items():
+    before: Attributes = attributes[SNAPSHOT]
+    now = plain_values(owner)
+    before.copies |= {name: now[name] for name, end in before.plain_at_end.items() if now.get(name, end) != end}
+    if not plain_only:
+        for name in attributes.keys() - before.copies.keys() - before.uncopied - {SNAPSHOT}:
+            del attributes[name]
+    names = before.copies.keys() & now.keys() if plain_only else before.copies.keys()
+    attributes.update({name: deep_copy(before.copies[name], memo) for name in names})
+
+
+def copy_attributes(owner: Any, memo: dict[int, Any], plain_only: bool) -> Attributes:
+    attributes = Attributes({})
+    for name, value in (plain_values(owner) if plain_only else vars(owner)).items():
         try:
-            copies[name] = deep_copy(value, memo)
+            attributes.copies[name] = deep_copy(value, memo)
         except Exception:  # a lock, a file, a connection: each says in its own way that it cannot be copied
-            uncopied.add(name)
-    attributes[SNAPSHOT] = copies, uncopied
-    for name in sorted(uncopied):
-        rank_zero_warn(
-            f"{type(owner).__name__}.{name} (a {type(attributes[name]).__name__}) cannot be copied, so it is the same "
-            "in every round. If it holds what should start over, pass a function that makes Trainers: "
-            "active.fit(make_trainer, ...)."
-        )
+            attributes.uncopied.add(name)
+            rank_zero_warn(
+                f"{type(owner).__name__}.{name} (a {type(value).__name__}) cannot be copied, so it is the same in all "
+                "rounds. If it holds what should start over, pass a function that makes Trainers: "
+                "active.fit(make_trainer, ...)."
+            )
+    return attributes
+
+
+def plain_values(owner: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(owner).items() if isinstance(value, PLAIN)}
 
 
 def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
