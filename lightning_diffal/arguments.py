@@ -39,33 +39,33 @@ def check_flag(caller: str, name: str, value: object) -> None:
 
 
 def check_function(caller: str, name: str, value: object) -> None:
-    """Refuse what is neither a function nor None."""
-    if value is not None and not callable(value):
-        raise ValueError(f"{caller}({name}={value!r:.60}): a function is needed, or None.")
+    """Refuse what cannot be called."""
+    if not callable(value):
+        raise ValueError(f"{caller}({name}={value!r:.60}): a function is needed.")
 
 
 def check_floats(caller: str, name: str, value: object) -> None:
     """Refuse what is not a dense tensor of floating-point numbers that torch computes with."""
-    dtype = dtype_of_dense(caller, name, value)
-    if dtype not in FLOATS:
+    tensor = dense_tensor(caller, name, value, "a floating-point tensor")
+    if tensor.dtype not in FLOATS:
         raise ValueError(
-            f"{caller}({name}=...): a floating-point tensor is needed, {dtype} was given. It computes in 16, 32 or 64 "
-            "bits."
+            f"{caller}({name}=...): a floating-point tensor of 16, 32 or 64 bits is needed, {tensor.dtype} of shape "
+            f"{tuple(tensor.shape)} was given."
         )
 
 
 def check_integers(caller: str, name: str, value: object, hint: str = "") -> None:
     """Refuse what is not a dense tensor of integers."""
-    dtype = dtype_of_dense(caller, name, value)
-    if dtype not in INTEGERS:
-        raise ValueError(f"{caller}({name}=...): integers are needed, {dtype} was given.{hint}")
+    tensor = dense_tensor(caller, name, value, "a tensor")
+    if tensor.dtype not in INTEGERS:
+        raise ValueError(f"{caller}({name}=...): integers are needed, {tensor.dtype} was given.{hint}")
 
 
-def dtype_of_dense(caller: str, name: str, value: object) -> torch.dtype:
-    """The dtype of a tensor that is not sparse, quantized or without data."""
+def dense_tensor(caller: str, name: str, value: object, what: str) -> Tensor:
+    """The value, if it is a tensor that is neither sparse nor quantized."""
     if not isinstance(value, Tensor):
-        raise ValueError(f"{caller}({name}=...): a tensor is needed, {type(value).__name__} was given.")
+        raise ValueError(f"{caller}({name}=...): {what} is needed, {type(value).__name__} was given.")
     layout = "quantized" if value.is_quantized else str(value.layout)
     if layout != str(torch.strided):
         raise ValueError(f"{caller}({name}=...): a dense tensor is needed, a tensor of layout {layout} was given.")
-    return value.dtype
+    return value

@@ -83,7 +83,8 @@ def with_checked_arguments(call: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(snapshot, Snapshot):
             raise ValueError(f"{name}(snapshot=...): a Snapshot is needed, {type(snapshot).__name__} was given.")
         check_count(name, "size", size)
-        check_function(name, "answer", keywords.get("answer"))
+        if keywords.get("answer") is not None:
+            check_function(name, "answer", keywords["answer"])
         for keyword, kind in (("generator", torch.Generator), ("timer", StageTimer)):
             value = keywords.get(keyword)
             if value is not None and not isinstance(value, kind):

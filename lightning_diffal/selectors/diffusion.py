@@ -72,7 +72,8 @@ def batch_query(
         steps = default_steps(graph)
     check_count("batch_query", "steps", steps)
     check_shrink_below("batch_query", shrink_below)
-    check_function("batch_query", "answer", answer)
+    if answer is not None:
+        check_function("batch_query", "answer", answer)
     check_function("batch_query", "progress", progress)
     if soft_labels is not None:
         check_probabilities("batch_query", soft_labels, graph.num_nodes, num_classes, graph.device)
