@@ -95,8 +95,8 @@ class IncrementalScores:
         self.scores = min_abs_chi(self.mass[-1])
         self.scores[self.labels != UNLABELED] = float("inf")
 
-    def compute(self) -> Float[Tensor, " n"]:
-        """min_c |χ_c| of every node in units of 2⁻⁴⁰; infinite where labeled."""
+    def compute(self, count: int) -> Float[Tensor, " n"]:
+        """min_c |χ_c| of every node, not only the `count` lowest, in units of 2⁻⁴⁰; infinite where labeled."""
         return self.scores
 
     def add_labels(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None:
@@ -162,8 +162,8 @@ class RecomputedScores:
     def add_labels(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None:
         self.labels[nodes] = classes
 
-    def compute(self) -> Float[Tensor, " n"]:
-        """min_c |χ_c| of every node in units of 2⁻⁴⁰; infinite where labeled. Remembers the class of the largest χ."""
+    def compute(self, count: int) -> Float[Tensor, " n"]:
+        """min_c |χ_c| of every node, as `IncrementalScores` has it. Remembers the class of the largest χ."""
         labels = self.labels
         classes = class_columns(labels, self.num_classes, self.soft_labels is not None)
         scores = torch.full_like(labels, float("inf"), dtype=wide_dtype(labels.device))

@@ -1,5 +1,6 @@
 """A matrix with few entries in each row, some rows of which are replaced again and again."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -99,7 +100,10 @@ def transition_times(
         index = torch.stack([torch.repeat_interleave(graph.degree[some]), number[block.col]])
         number[needed] = 0
         left = coo(index, block.weight, len(some), len(needed))
-        entries = Entries.of(torch.sparse.mm(left, values[needed].matrix(width)))
+        with warnings.catch_warnings():
+            # It uses CSR tensors, of which torch warns once in a process that they are in beta.
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+            entries = Entries.of(torch.sparse.mm(left, values[needed].matrix(width)))
         yield some, entries
         per_row = (len(entries.col) + len(block.col)) / len(some)
         at_a_time = max(1, min(2 * at_a_time, int(PRODUCT_ENTRIES / max(1.0, per_row))))

@@ -15,8 +15,8 @@ from lightning_diffal.selectors.query import Query
 
 # Nodes whose reach is read at a time, in the order of influence.
 CHUNK = 1024
-# With so few classes dense masses are always as fast as sparse ones.
-FEW_CLASSES = 32
+# With so few classes dense masses are as fast as sparse ones, however few are nonzero.
+FEW_CLASSES = 64
 
 
 class MiniBatchChooser:
@@ -64,7 +64,7 @@ class MiniBatchChooser:
         """The nodes with the smallest min_c |χ_c|, smallest first, without those in `besides`, which are chosen."""
         if self.scores is None:
             self.scores = self.new_scores()
-        scores = self.scores.compute()
+        scores = self.scores.compute(count + len(besides))
         scores[besides] = float("inf")  # as adding their labels will do
         nodes = lowest_in_order(scores, count)
         return nodes, scores[nodes] / UNIT
