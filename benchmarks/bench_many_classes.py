@@ -80,7 +80,8 @@ def main() -> None:
     graph.incoming, graph.transition  # noqa: B018 - cached here, so that no row has to
     degree = len(graph.col) // n
     print(f"torch {torch.__version__}, 1 thread, CPU; n = {n:,}, k = {degree}, T = {steps}, {arguments.graph}\n")
-    print("| labels | classes | first choice s | a choice s | with answers s | most memory GB |\n|---|---|---|---|---|---|")
+    print("| labels | classes | first choice s | a choice s | with answers s | most memory GB |")
+    print("|---|---|---|---|---|---|")
     for labels in arguments.labels:
         for classes in arguments.classes:
             if arguments.graph == "knn":

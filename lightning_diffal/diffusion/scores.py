@@ -1,4 +1,4 @@
-"""min_c |χ_c| of every node as labels are added, from dense masses: recomputed in full, or where a new label changes it."""
+"""min_c |χ_c| of every node as labels are added: dense masses, all recomputed or those a label changes."""
 
 from itertools import accumulate, pairwise
 

@@ -111,6 +111,4 @@ def transition_times(
 
 def coo(index: Int[Tensor, "2 e"], value: Float[Tensor, " e"], height: int, width: int) -> Tensor:
     size = (height, width)
-    return torch.sparse_coo_tensor(
-        index, value, size, device=value.device, is_coalesced=True, check_invariants=False
-    )
+    return torch.sparse_coo_tensor(index, value, size, device=value.device, is_coalesced=True, check_invariants=False)
