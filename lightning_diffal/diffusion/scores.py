@@ -1,7 +1,6 @@
-"""min_c |χ_c| of every node as labels are added: recomputed in full, or only where a new label changes it."""
+"""min_c |χ_c| of every node as labels are added: dense masses, all recomputed or those a label changes."""
 
 from itertools import accumulate, pairwise
-from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -40,11 +39,29 @@ def class_columns(labels: Int[Tensor, " n"], num_classes: int, soft: bool) -> In
     return classes if len(classes) else torch.full_like(labels[:1], UNLABELED)
 
 
+def frontier(
+    graph: NeighborGraph, labels: Int[Tensor, " n"], nodes: Int[Tensor, " b"], steps: int
+) -> tuple[Int[Tensor, " r"], list[int]]:
+    """Unlabeled rows with a walk to `nodes` through such rows, the nearest first; how many are within 1, 2, ... steps.
+
+    χ⁽ᵗ⁾ changes only at those within t steps where `nodes` get labels.
+    """
+    visited = torch.zeros_like(labels, dtype=torch.bool)
+
+    def visit(sources: Int[Tensor, " s"], _: int) -> Int[Tensor, " r"]:
+        rows: Tensor = sources[(labels[sources] == UNLABELED) & ~visited[sources]].unique()
+        visited[rows] = True
+        return rows
+
+    layers = list(backward_layers(graph, nodes, steps, visit))
+    within = list(accumulate(len(layer) for layer in layers))
+    return torch.cat(layers), within + within[-1:] * (steps - len(within))
+
+
 class IncrementalScores:
     """χ⁽⁰⁾ to χ⁽ᵀ⁾, kept; a new label recomputes only the rows it reaches.
 
-    χ⁽ᵗ⁾ changes only at nodes with a walk of at most t steps to the new label through unlabeled nodes. Their rows are
-    recomputed, not corrected, so the result is that of T full products to the last bit.
+    The rows of its `frontier` are recomputed, not corrected, so the result is that of T full products to the last bit.
 
     Args:
         max_classes: How many classes may have a label in the end. With soft labels it is the number of classes.
@@ -63,7 +80,6 @@ class IncrementalScores:
     ) -> None:
         self.graph, self.labels, self.max_classes = graph, labels.clone(), max_classes
         self.classes = class_columns(labels, max_classes, soft_labels is not None)
-        self.visited = torch.zeros_like(labels, dtype=torch.bool)
         self.mass = [initial_mass(self.labels, self.classes, soft_labels)]
         for _ in range(steps):
             self.mass.append(step(graph, self.mass[-1], self.labels))
@@ -79,8 +95,8 @@ class IncrementalScores:
         self.scores = min_abs_chi(self.mass[-1])
         self.scores[self.labels != UNLABELED] = float("inf")
 
-    def compute(self) -> Float[Tensor, " n"]:
-        """min_c |χ_c| of every node in units of 2⁻⁴⁰; infinite where labeled."""
+    def compute(self, count: int) -> Float[Tensor, " n"]:
+        """min_c |χ_c| of every node, not only the `count` lowest, in units of 2⁻⁴⁰; infinite where labeled."""
         return self.scores
 
     def add_labels(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None:
@@ -89,7 +105,7 @@ class IncrementalScores:
         for mass in self.mass:
             mass[nodes] = label_mass(classes, self.classes)
         self.scores[nodes] = float("inf")
-        rows, within = self.frontier(nodes)
+        rows, within = frontier(self.graph, self.labels, nodes, len(self.mass) - 1)
         if len(rows) == 0:
             return
         block = RowBlock(self.graph, rows, within)
@@ -110,21 +126,6 @@ class IncrementalScores:
                 self.mass[place] = torch.cat([pad(mass[:, :-1], (0, more)), mass[:, -1:]], dim=1)
             empty = (self.classes == UNLABELED).nonzero()[:, 0]
         self.classes[empty[: len(new)]] = new
-
-    def frontier(self, nodes: Int[Tensor, " b"]) -> tuple[Int[Tensor, " r"], list[int]]:
-        """Unlabeled rows with a walk to `nodes`, the nearest first, and how many are within 1, 2, ... steps."""
-
-        def visit(sources: Int[Tensor, " s"], _: int) -> Int[Tensor, " r"]:
-            rows: Tensor = sources[(self.labels[sources] == UNLABELED) & ~self.visited[sources]].unique()
-            self.visited[rows] = True
-            return rows
-
-        steps = len(self.mass) - 1
-        layers = list(backward_layers(self.graph, nodes, steps, visit))
-        within = list(accumulate(len(layer) for layer in layers))
-        rows = torch.cat(layers)
-        self.visited[rows] = False
-        return rows, within + within[-1:] * (steps - len(within))
 
     def predicted_class(self, nodes: Int[Tensor, " b"]) -> Int[Tensor, " b"]:
         """The class with the largest χ, the lowest of equal ones."""
@@ -161,8 +162,8 @@ class RecomputedScores:
     def add_labels(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None:
         self.labels[nodes] = classes
 
-    def compute(self) -> Float[Tensor, " n"]:
-        """min_c |χ_c| of every node in units of 2⁻⁴⁰; infinite where labeled. Remembers the class of the largest χ."""
+    def compute(self, count: int) -> Float[Tensor, " n"]:
+        """min_c |χ_c| of every node, as `IncrementalScores` has it. Remembers the class of the largest χ."""
         labels = self.labels
         classes = class_columns(labels, self.num_classes, self.soft_labels is not None)
         scores = torch.full_like(labels, float("inf"), dtype=wide_dtype(labels.device))
@@ -182,6 +183,3 @@ class RecomputedScores:
     def predicted_class(self, nodes: Int[Tensor, " b"]) -> Int[Tensor, " b"]:
         """The class with the largest χ when the scores were last computed, the lowest of equal ones."""
         return self.best_class[nodes]
-
-
-Scores: TypeAlias = IncrementalScores | RecomputedScores

@@ -5,14 +5,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.diffusion.reach import Reach
-from lightning_diffal.diffusion.scores import (
-    UNIT,
-    IncrementalScores,
-    RecomputedScores,
-    Scores,
-    class_columns,
-    in_units,
-)
+from lightning_diffal.diffusion.scores import UNIT, IncrementalScores, RecomputedScores, class_columns, in_units
+from lightning_diffal.diffusion.sparse_rows import SparseRows
+from lightning_diffal.diffusion.sparse_scores import DENSE_SHARE, SparseScores
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.numerics.topk import topk_lowest
@@ -20,6 +15,8 @@ from lightning_diffal.selectors.query import Query
 
 # Nodes whose reach is read at a time, in the order of influence.
 CHUNK = 1024
+# With so few classes dense masses are as fast as sparse ones, however few are nonzero.
+FEW_CLASSES = 64
 
 
 class MiniBatchChooser:
@@ -46,7 +43,7 @@ class MiniBatchChooser:
         self.soft_labels, self.state_bytes = soft_labels, state_bytes
         columns = len(class_columns(labels, num_classes, soft_labels is not None))
         self.max_classes = min(num_classes, columns + max_new_classes)
-        self.scores: Scores | None = None
+        self.scores: IncrementalScores | SparseScores | RecomputedScores | None = None
         # With a soft start every node has mass, and none is unreached.
         self.unreached = None if soft_labels is not None else UnreachedNodes(graph, labels, steps)
 
@@ -67,16 +64,25 @@ class MiniBatchChooser:
         """The nodes with the smallest min_c |χ_c|, smallest first, without those in `besides`, which are chosen."""
         if self.scores is None:
             self.scores = self.new_scores()
-        scores = self.scores.compute()
+        scores = self.scores.compute(count + len(besides))
         scores[besides] = float("inf")  # as adding their labels will do
         nodes = lowest_in_order(scores, count)
         return nodes, scores[nodes] / UNIT
 
-    def new_scores(self) -> Scores:
-        given = self.graph, self.labels
-        if IncrementalScores.bytes_needed(self.graph.num_nodes, self.max_classes, self.steps) <= self.state_bytes:
-            return IncrementalScores(*given, self.max_classes, self.steps, self.soft_labels)
-        return RecomputedScores(*given, self.num_classes, self.steps, self.soft_labels, self.state_bytes)
+    def new_scores(self) -> IncrementalScores | SparseScores | RecomputedScores:
+        """Sparse masses where few are not zero or dense ones do not fit, and none kept where neither fits."""
+        n, steps, soft = self.graph.num_nodes, self.steps, self.soft_labels
+        dense_fits = IncrementalScores.bytes_needed(n, self.max_classes, steps) <= self.state_bytes
+        if soft is None and self.max_classes > FEW_CLASSES:
+            max_entries = self.state_bytes // SparseRows.BYTES_PER_ENTRY
+            if dense_fits:
+                max_entries = min(max_entries, int(DENSE_SHARE * n * self.max_classes))
+            sparse = SparseScores(self.graph, self.labels, steps, max_entries)
+            if not sparse.full:
+                return sparse
+        if dense_fits:
+            return IncrementalScores(self.graph, self.labels, self.max_classes, steps, soft)
+        return RecomputedScores(self.graph, self.labels, self.num_classes, steps, soft, self.state_bytes)
 
     def predicted_class(self, query: Query) -> Int[Tensor, " b"]:
         """The class with the largest χ for each chosen point, the lowest of equal ones; 0 where no label reaches."""
@@ -91,6 +97,8 @@ class MiniBatchChooser:
             self.unreached.reach.add_labels(nodes)
         if self.scores is not None:
             self.scores.add_labels(nodes, classes)
+            if isinstance(self.scores, SparseScores) and self.scores.full:
+                self.scores = None  # made again when it is needed, and dense then
 
     def num_unreached(self) -> int:
         """How many nodes no label had reached when the last choice was made, or before the first."""

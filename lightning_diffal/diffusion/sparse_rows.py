@@ -1,0 +1,114 @@
+"""A matrix with few entries in each row, some rows of which are replaced again and again."""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lightning_diffal.graph.neighbor_graph import NeighborGraph
+from lightning_diffal.graph.row_block import RowBlock
+from lightning_diffal.numerics.precision import wide_dtype
+from lightning_diffal.numerics.ragged import run_positions, run_starts
+
+# Entries of a product that are computed at a time: about 200 MB with what is needed on the way.
+PRODUCT_ENTRIES = 2**21
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Rows of different lengths, end to end: the column and the value of each entry, columns ascending in a row."""
+
+    length: Tensor  # (r,)
+    col: Tensor  # (e,)
+    value: Tensor  # (e,)
+
+    def matrix(self, width: int) -> Tensor:
+        """A sparse COO tensor (r, width)."""
+        index = torch.stack([torch.repeat_interleave(self.length), self.col.long()])
+        return coo(index, self.value, len(self.length), width)
+
+    @staticmethod
+    def of(matrix: Tensor) -> "Entries":
+        row, col = matrix.indices()
+        crow = torch.searchsorted(row, torch.arange(len(matrix) + 1, device=row.device))
+        return Entries(crow.diff(), col, matrix.values())
+
+
+class SparseRows:
+    """Row i holds `value[start[i] : start[i] + length[i]]` at the columns in `col`; nothing at first.
+
+    A row that is replaced is written behind all others. Where there is no room left, the rows in use move to arrays
+    that are half as long again.
+
+    Memory: 18 bytes an entry, twice that while they move, and 16 bytes a row.
+    """
+
+    BYTES_PER_ENTRY = 36
+
+    def __init__(self, num_rows: int, device: torch.device) -> None:
+        self.start = torch.zeros(num_rows, dtype=torch.long, device=device)
+        self.length = torch.zeros_like(self.start)
+        self.col = torch.zeros(0, dtype=torch.int32, device=device)
+        self.value = torch.zeros(0, dtype=wide_dtype(device), device=device)
+        self.end = self.num_entries = 0  # written so far; of these in use
+
+    def __getitem__(self, rows: Int[Tensor, " r"]) -> Entries:
+        length = self.length[rows]
+        place = run_positions(self.start[rows], length)
+        return Entries(length, self.col[place], self.value[place])
+
+    def __setitem__(self, rows: Int[Tensor, " r"], entries: Entries) -> None:
+        count = len(entries.col)
+        self.num_entries += count - int(self.length[rows].sum())
+        self.length[rows] = 0
+        if self.end + count > len(self.col):
+            self.make_room(count)
+        self.start[rows] = self.end + run_starts(entries.length)
+        self.length[rows] = entries.length
+        self.col[self.end : self.end + count] = entries.col
+        self.value[self.end : self.end + count] = entries.value
+        self.end += count
+
+    def make_room(self, count: int) -> None:
+        """Leave out what is not in use, and make room for `count` entries and as many again as a half of all."""
+        place = run_positions(self.start, self.length)
+        room = 3 * (len(place) + count) // 2 - len(place)
+        self.col = torch.cat([self.col[place], self.col.new_zeros(room)])
+        self.value = torch.cat([self.value[place], self.value.new_zeros(room)])
+        self.start, self.end = run_starts(self.length), len(place)
+
+
+def transition_times(
+    graph: NeighborGraph, rows: Int[Tensor, " r"], values: SparseRows, width: int
+) -> Iterator[tuple[Int[Tensor, " s"], Entries]]:
+    """These rows of M = D⁻¹W times `values` with so many columns, some rows at a time.
+
+    Cost: for each edge of the rows, the entries of the row it leads to.
+    """
+    number = torch.zeros_like(values.start)
+    at_a_time = 1024
+    while len(rows):
+        some, rows = rows[:at_a_time], rows[at_a_time:]
+        block = RowBlock(graph, some, [len(some)])
+        # Only the rows of `values` that the block leads to, numbered from 0.
+        number[block.col] = 1
+        needed = number.nonzero()[:, 0]
+        number[needed] = torch.arange(len(needed), device=needed.device)
+        index = torch.stack([torch.repeat_interleave(graph.degree[some]), number[block.col]])
+        number[needed] = 0
+        left = coo(index, block.weight, len(some), len(needed))
+        with warnings.catch_warnings():
+            # It uses CSR tensors, of which torch warns once in a process that they are in beta.
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+            entries = Entries.of(torch.sparse.mm(left, values[needed].matrix(width)))
+        yield some, entries
+        per_row = (len(entries.col) + len(block.col)) / len(some)
+        at_a_time = max(1, min(2 * at_a_time, int(PRODUCT_ENTRIES / max(1.0, per_row))))
+
+
+def coo(index: Int[Tensor, "2 e"], value: Float[Tensor, " e"], height: int, width: int) -> Tensor:
+    size = (height, width)
+    return torch.sparse_coo_tensor(index, value, size, device=value.device, is_coalesced=True, check_invariants=False)
