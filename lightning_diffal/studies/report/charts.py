@@ -1,4 +1,4 @@
-"""What a chart shows, independent of how it is drawn: svg.py draws it for the page, png.py as a file."""
+"""What a figure shows, independent of how it is drawn: svg.py draws charts for the page, png.py as a file."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,6 @@ from lightning_diffal.studies.report.style import Style
 
 Number = int | float
 """Spelled out because beartype, which checks types under pytest, does not take an int for a float."""
-WIDTH = 400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +84,13 @@ class Axis:
 @dataclass(frozen=True, kw_only=True)
 class Chart:
     title: str
+    """Of the PNG; on the page the figure has one."""
+    description: str
+    """For screen readers."""
     x: Axis
     y: Axis
     marks: Sequence[Mark]
-    width: Number = WIDTH
+    width: Number = 400.0
     height: Number
     rows: bool = False
     """Whether the y axis lists selectors, the first at the top, and values go across."""
@@ -97,6 +99,26 @@ class Chart:
     @property
     def has_axes(self) -> bool:
         return bool(self.x.ticks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """The first cell of a row is its header."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    title: str
+    caption: str
+    charts: Sequence[Chart] = ()
+    table: Table | None = None
+    """All numbers of the figure."""
+    columns: int = 1
+    """Of charts, in the PNG."""
 
 
 def ticks(low: Number, high: Number, most: int) -> list[Number]:
@@ -137,7 +159,3 @@ def row_height(rows: int) -> Number:
 
 def tick_label(value: Number) -> str:
     return f"{round(value, 10):,.10g}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
-
-
-def signed_tick_label(value: Number) -> str:
-    return "0" if abs(value) < 1e-12 else f"{'+' if value > 0 else '−'}{tick_label(abs(value))}"

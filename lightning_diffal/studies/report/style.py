@@ -102,3 +102,14 @@ def style_of(selector: str, name: str) -> Style:
 
 def rank(selector: str) -> int:
     return list(STYLES).index(selector) if selector in STYLES else len(STYLES)
+
+
+def color_rules() -> str:
+    """All colors as CSS: variables for light and dark pages, and classes that use them."""
+    light, dark = (
+        "".join(f"--{name}:{value};" for name, value in colors.items())
+        for colors in (LIGHT | LIGHT_PAGE, DARK | DARK_PAGE)
+    )
+    hues = "".join(f".hue-{name}{{color:var(--{name})}}" for name in LIGHT)
+    fills = "".join(f".fill-{name}{{fill:var(--{hue});background:var(--{hue})}}" for name, hue in FILLS.items())
+    return f":root{{{light}}}@media (prefers-color-scheme: dark){{:root{{{dark}}}}}{hues}{fills}"

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup, escape
+
 from lightning_diffal.studies.report.charts import Axis, Bars, Chart, Line, Mark, Number, Points, Text
-from lightning_diffal.studies.report.markup import Markup, element, joined, number
 from lightning_diffal.studies.report.style import Style
 
 # Corners of each marker around zero, in units of its radius; open lines for those that are strokes.
@@ -20,6 +21,21 @@ STROKES = {
 }
 BAR_MARGIN = 5
 """Above and below the bars of a row."""
+
+
+def element(name: str, /, *children: str, **attributes: str | Number | None) -> Markup:
+    """<name attributes>children</name>. `class_` is class, `data_fit` data-fit; None is left out."""
+    shown = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(value if isinstance(value, str) else number(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    return Markup(f"<{name}{shown}>{Markup().join(children)}</{name}>")
+
+
+def number(value: Number) -> str:
+    """A coordinate, short."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if value % 1 else str(int(value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +65,7 @@ def scale(axis: Axis, start: Number, end: Number) -> Callable[[Number], Number]:
     return lambda value: start + (value - axis.low) / ((axis.high - axis.low) or 1) * (end - start)
 
 
-def draw(chart: Chart, description: str) -> Markup:
-    """The chart as an SVG that screen readers announce by its description."""
+def draw(chart: Chart) -> Markup:
     frame = frame_of(chart)
     lines = [mark for mark in chart.marks if isinstance(mark, Line) and mark.low and mark.high]
     bands = [band(frame, mark) for mark in lines]
@@ -63,7 +78,7 @@ def draw(chart: Chart, description: str) -> Markup:
         "" if chart.has_axes else rectangle(frame.left, frame.top, frame.right, frame.bottom, "edge"),
         viewBox=f"0 0 {number(chart.width)} {number(chart.height)}",
         role="img",
-        aria_label=description,
+        aria_label=chart.description,
         class_="chart" if chart.has_axes else "board",
     )
 
@@ -86,7 +101,7 @@ def axes(chart: Chart, frame: Frame) -> Markup:
         parts.append(straight(frame.left, frame.bottom, frame.right, frame.bottom, "axis"))
         parts.append(text((frame.left + frame.right) / 2, frame.bottom, chart.x.label, class_="title", dy="2.8em"))
     above = chart.x.label if chart.rows else chart.y.label
-    return joined(*parts, text(0, frame.top, above, "start", class_="title", dy="-0.9em"))
+    return Markup().join([*parts, text(0, frame.top, above, "start", class_="title", dy="-0.9em")])
 
 
 def drawn(frame: Frame, mark: Mark, *, rows: bool) -> Markup:
@@ -98,7 +113,7 @@ def drawn(frame: Frame, mark: Mark, *, rows: bool) -> Markup:
             (frame.x(left), frame.y(top) + margin, frame.x(right), frame.y(bottom) - margin)
             for left, bottom, right, top in mark.boxes
         ]
-        return joined(*(rectangle(*box, f"bar fill-{mark.fill}") for box in corners))
+        return Markup().join(rectangle(*box, f"bar fill-{mark.fill}") for box in corners)
     points = [(frame.x(x), frame.y(y)) for x, y in zip(mark.x, mark.y, strict=True)]
     if isinstance(mark, Points):
         kind = "hollow " if mark.hollow else ""
@@ -106,10 +121,10 @@ def drawn(frame: Frame, mark: Mark, *, rows: bool) -> Markup:
         body = markers(points, mark.style, mark.size)
         return element("g", body, class_=f"{kind}{hue_class(mark.style)}{series}", data_fit=mark.fit)
     marked = points[mark.first_marker :: mark.marker_step] if mark.marker_step else []
-    body = joined(
-        styled_line(points, mark.style), markers(marked, mark.style, 2.9 if mark.style.wide else 2.4) if marked else ""
-    )
-    return element("g", body, class_=f"{hue_class(mark.style)} series-{mark.series}")
+    parts = [styled_line(points, mark.style)]
+    if marked:
+        parts.append(markers(marked, mark.style, 2.9 if mark.style.wide else 2.4))
+    return element("g", *parts, class_=f"{hue_class(mark.style)} series-{mark.series}")
 
 
 def band(frame: Frame, mark: Line) -> Markup:
@@ -160,8 +175,14 @@ def styled_line(points: Sequence[tuple[Number, Number]], style: Style) -> Markup
 
 def swatch(style: Style) -> Markup:
     """The line of a selector, for a legend."""
-    parts = joined(styled_line([(1, 7), (33, 7)], style), markers([(17, 7)], style, 4))
-    return element("svg", parts, viewBox="0 0 34 14", class_=f"swatch {hue_class(style)}", aria_hidden="true")
+    parts = [styled_line([(1, 7), (33, 7)], style), markers([(17, 7)], style, 4)]
+    return element("svg", *parts, viewBox="0 0 34 14", class_=f"swatch {hue_class(style)}", aria_hidden="true")
+
+
+def dot(style: Style, *, hollow: bool) -> Markup:
+    """A marker, for a legend."""
+    mark = element("g", markers([(7, 7)], style, 4.5), class_=f"{'hollow ' if hollow else ''}{hue_class(style)}")
+    return element("svg", mark, viewBox="0 0 14 14", class_="dot", aria_hidden="true")
 
 
 def hue_class(style: Style) -> str:
