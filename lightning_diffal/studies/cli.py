@@ -11,10 +11,9 @@ from pathlib import Path
 import torch
 
 from lightning_diffal.studies.definitions import STUDIES, Study
-from lightning_diffal.studies.results import Result
+from lightning_diffal.studies.results import Result, summary_table
 from lightning_diffal.studies.run_spec import Run, plan
 from lightning_diffal.studies.selector_registry import PAPER_SELECTORS, SELECTORS
-from lightning_diffal.studies.summary_table import summary_table
 from lightning_diffal.studies.worker_pool import run_all
 
 # The numbers of a study that are options of `run`.
@@ -41,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser().parse_args(arguments)
     try:
         return int(given.execute(given))
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(f"lightning-diffal {given.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -149,8 +148,6 @@ def run(given: argparse.Namespace) -> int:
 
 
 def report(given: argparse.Namespace) -> int:
-    if not given.results.is_dir():
-        raise ValueError(f"{given.results}: there is no such folder. `lightning-diffal run` writes one.")
     try:
         from lightning_diffal.studies.report import write_report  # noqa: PLC0415, needs an extra
 

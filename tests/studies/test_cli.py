@@ -17,8 +17,7 @@ from lightning_diffal.studies import cli, worker_pool
 from lightning_diffal.studies.cli import main, parser, runs_of
 from lightning_diffal.studies.definitions import STUDIES
 from lightning_diffal.studies.execute import execute
-from lightning_diffal.studies.results import Result, Round, read_results
-from lightning_diffal.studies.summary_table import summary_table
+from lightning_diffal.studies.results import Result, Round, read_results, summary_table
 from tests.studies.small_studies import without_seconds, write_npz
 
 ROOT = Path(__file__).parents[2]
@@ -103,7 +102,7 @@ def test_what_has_a_result_is_not_run_again(tmp_path, monkeypatch, capsys):
             study="checkerboard", selector=run.selector, seed=0, settings=run.settings, initial=[], rounds=[ROUND]
         ).write(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.json")}
-    monkeypatch.setattr(worker_pool, "Worker", None)
+    monkeypatch.setattr(worker_pool, "start_worker", None)
     assert main(command) == 0
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.json")} == before
     assert "| random" in capsys.readouterr().out

@@ -144,17 +144,17 @@ def label_axis(counts: Sequence[int], label: str, *, margin: Number = 0) -> Axis
     return number_axis(first - margin, last + margin, label, [first, *inner, *([last] if last > first else [])])
 
 
-def row_axis(names: Sequence[str], series: Sequence[int | None]) -> Axis:
+def row_chart(
+    title: str, description: str, x: Axis, marks: Sequence[Mark], names: Sequence[str], series: Sequence[int | None]
+) -> Chart:
     """A row of height 1 for each name, downwards from 0."""
     rows = [
         Tick(value=row + 0.5, label=name if len(name) <= 20 else name[:19] + "…", series=one)
         for row, (name, one) in enumerate(zip(names, series, strict=True))
     ]
-    return Axis(low=len(names), high=0, ticks=rows)
-
-
-def row_height(rows: int) -> Number:
-    return 54.0 + 26.0 * rows
+    y = Axis(low=len(names), high=0, ticks=rows)
+    height = 54.0 + 26.0 * len(names)
+    return Chart(title=title, description=description, x=x, y=y, marks=marks, height=height, rows=True)
 
 
 def tick_label(value: Number) -> str:

@@ -4,13 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from markupsafe import Markup
-
 from lightning_diffal.studies.report.captions import listed, share
 from lightning_diffal.studies.report.charts import Axis, Bars, Chart, Figure, Points, Table
 from lightning_diffal.studies.report.sections import Section, Series
 from lightning_diffal.studies.report.style import Style
-from lightning_diffal.studies.report.svg import dot
 from lightning_diffal.studies.results import Result
 
 SIDE = 200.0
@@ -140,10 +137,10 @@ def board_figure(section: Section) -> Figure | None:
     )
 
 
-def board_keys(boards: Sequence[Board]) -> list[tuple[Markup, str]]:
-    """A marker and its meaning, for the kinds of points on the boards."""
+def board_keys(boards: Sequence[Board]) -> list[tuple[Style, bool, str]]:
+    """Style, whether hollow, and name of the kinds of points on the boards."""
     return [
-        (dot(KIND_STYLES[kind], hollow=kind == "exploring"), name)
+        (KIND_STYLES[kind], kind == "exploring", name)
         for kind, name in KINDS.items()
         if any(board.of_kind(kind) for board in boards)
     ]

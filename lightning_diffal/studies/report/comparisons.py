@@ -11,8 +11,7 @@ from lightning_diffal.studies.report.charts import (
     Points,
     Table,
     Tick,
-    row_axis,
-    row_height,
+    row_chart,
     tick_label,
     ticks,
 )
@@ -71,20 +70,14 @@ def difference_chart(section: Section, reference: Series, differences: dict[str,
     high = max(0.0, *(interval.high for interval in differences.values()))
     margin = (high - low) * 0.05 or 0.01
     low, high = low - margin, high + margin
-    return Chart(
-        title=f"{section.title}: difference to {reference.name}",
-        description=description,
-        x=Axis(
-            low=low,
-            high=high,
-            label=f"mean accuracy over the rounds, minus that of {reference.name}",
-            ticks=[Tick(value=value, label=signed_tick_label(value)) for value in ticks(low, high, 5)],
-        ),
-        y=row_axis(list(differences), [order[name] for name in differences]),
-        marks=marks,
-        height=row_height(len(differences)),
-        rows=True,
+    x = Axis(
+        low=low,
+        high=high,
+        label=f"mean accuracy over the rounds, minus that of {reference.name}",
+        ticks=[Tick(value=value, label=signed_tick_label(value)) for value in ticks(low, high, 5)],
     )
+    title = f"{section.title}: difference to {reference.name}"
+    return row_chart(title, description, x, marks, list(differences), [order[name] for name in differences])
 
 
 def signed_tick_label(value: float) -> str:

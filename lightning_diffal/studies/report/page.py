@@ -6,7 +6,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from lightning_diffal.studies.report.captions import overall, share, verdict
-from lightning_diffal.studies.report.charts import Figure
+from lightning_diffal.studies.report.charts import Bars, Figure, Line, Points, Text
 from lightning_diffal.studies.report.checkerboard import board_figure, board_keys, boards_of
 from lightning_diffal.studies.report.comparisons import area_table, difference_figures, labels_tables
 from lightning_diffal.studies.report.curves import accuracy_figure, variance_figure
@@ -14,7 +14,7 @@ from lightning_diffal.studies.report.png import write_png
 from lightning_diffal.studies.report.query_phases import phases_figure
 from lightning_diffal.studies.report.sections import Section, sections_of
 from lightning_diffal.studies.report.style import color_rules
-from lightning_diffal.studies.report.svg import draw, swatch
+from lightning_diffal.studies.report.svg import Frame, marker_path, number, path
 from lightning_diffal.studies.report.timings import STAGES, timing_figure
 from lightning_diffal.studies.results import read_results
 
@@ -71,9 +71,16 @@ def page(sections: Sequence[Section]) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters |= {"svg": draw, "swatch": swatch, "share": share, "setting": setting}
-    # What the template calls, by the same names.
+    environment.filters |= {"number": number, "path": path, "share": share, "setting": setting}
+    environment.tests |= {
+        "line": lambda mark: isinstance(mark, Line),
+        "points": lambda mark: isinstance(mark, Points),
+        "bars": lambda mark: isinstance(mark, Bars),
+        "text": lambda mark: isinstance(mark, Text),
+    }
+    # What the templates call, by the same names.
     functions = (
+        Frame,
         area_table,
         board_keys,
         boards_of,
@@ -82,6 +89,7 @@ def page(sections: Sequence[Section]) -> str:
         difference_figures,
         figures_of,
         labels_tables,
+        marker_path,
         overall,
         runs_summary,
         verdict,

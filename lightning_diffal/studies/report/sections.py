@@ -1,7 +1,6 @@
 """Which results are compared: those of one study with the same settings and the same label counts."""
 
 import json
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -216,7 +215,7 @@ def series_of(runs: Iterable[Result]) -> list[Series]:
 
 def check_result(result: Result) -> None:
     for index, step in enumerate(result.rounds, start=1):
-        if not (math.isfinite(step.accuracy) and 0 <= step.accuracy <= 1):
+        if not 0 <= step.accuracy <= 1:  # nor NaN
             raise ValueError(f"{result.path}: round {index} has accuracy {step.accuracy}, outside [0, 1].")
         if len(step.asked) != len(step.reached):
             raise ValueError(

@@ -3,17 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from lightning_diffal.studies.report.charts import (
-    Bars,
-    Chart,
-    Figure,
-    Table,
-    Text,
-    number_axis,
-    row_axis,
-    row_height,
-    ticks,
-)
+from lightning_diffal.studies.report.charts import Bars, Chart, Figure, Table, Text, number_axis, row_chart, ticks
 from lightning_diffal.studies.report.sections import Section, Series
 
 STAGES = ("fit", "embedding", "graph", "query")
@@ -72,12 +62,5 @@ def timing_chart(seconds: Seconds, stages: Sequence[str], title: str, label: str
         marks.append(Bars(boxes=boxes, fill=stage, name=stage))
     marks += [Text(x=total, y=y + 0.5, words=f"{total:.3g}") for y, total in enumerate(totals)]
     high = max(totals) or 1.0
-    return Chart(
-        title=title,
-        description=f"{label}. {finding}",
-        x=number_axis(0.0, high, label, ticks(0.0, high, 4)),
-        y=row_axis(list(seconds), [None] * len(rows)),
-        marks=marks,
-        height=row_height(len(rows)),
-        rows=True,
-    )
+    x = number_axis(0.0, high, label, ticks(0.0, high, 4))
+    return row_chart(title, f"{label}. {finding}", x, marks, list(seconds), [None] * len(rows))
