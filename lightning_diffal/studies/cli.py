@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -91,16 +91,12 @@ def parser() -> argparse.ArgumentParser:
 def study_of(given: argparse.Namespace) -> Study:
     """The study with the options that were given."""
     study = STUDIES[given.study]
-    changes = {part.name: getattr(given, part.name) for part in fields(Study) if part.name in NUMBERS}
-    for name, value in changes.items():
-        if value is not None and value < 1:
-            raise ValueError(f"--{name.replace('_', '-')} {value}: an integer of at least 1 is needed.")
-        if value is not None and getattr(study, name) is None:
-            raise ValueError(f"--{name} {value}: this is an option of the checkerboard, not of {study.name}.")
-    if given.shrink_below is not None:
-        if not 0 <= given.shrink_below <= 1:
-            raise ValueError(f"--shrink-below {given.shrink_below}: a fraction of the pool in [0, 1] is needed.")
-        changes["shrink_below"] = given.shrink_below
+    changes = {name: value for name in (*NUMBERS, "shrink_below") if (value := getattr(given, name)) is not None}
+    for name in ("squares", "test"):
+        if name in changes and study.squares is None:
+            raise ValueError(f"--{name} {changes[name]}: this is an option of the checkerboard, not of {study.name}.")
+    if not 0 <= changes.get("shrink_below", 0) <= 1:
+        raise ValueError(f"--shrink-below {given.shrink_below}: a fraction of the pool in [0, 1] is needed.")
     if given.dataset is not None and given.dataset != study.dataset:
         if study.squares is not None:
             raise ValueError(
@@ -114,7 +110,7 @@ def study_of(given: argparse.Namespace) -> Study:
             )
         # Another data set is another study, in its own folder of results.
         changes |= {"dataset": given.dataset, "name": f"{study.name}-{given.dataset}"}
-    return replace(study, **{name: value for name, value in changes.items() if value is not None})
+    return replace(study, **changes)
 
 
 def runs_of(given: argparse.Namespace) -> list[Run]:
@@ -122,10 +118,9 @@ def runs_of(given: argparse.Namespace) -> list[Run]:
     unknown = [name for name in selectors if name not in SELECTORS]
     if unknown:
         raise ValueError(f"--selector {unknown[0]}: there is no such selector. Available: {', '.join(SELECTORS)}.")
-    for name in ("seeds", "workers"):
-        count = getattr(given, name)
-        if count is not None and count < 1:
-            raise ValueError(f"--{name} {count}: an integer of at least 1 is needed.")
+    for name in (*NUMBERS, "seeds", "workers"):
+        if (count := getattr(given, name)) is not None and count < 1:
+            raise ValueError(f"--{name.replace('_', '-')} {count}: an integer of at least 1 is needed.")
     study = study_of(given)
     data = given.data or Path("data")
     if study.squares is None and given.data is not None and not data.is_dir():

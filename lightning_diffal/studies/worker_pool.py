@@ -16,13 +16,11 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from lightning_diffal.pool.files import temporary_path
 from lightning_diffal.studies.run_spec import Run
-
-if sys.platform != "win32":
-    import fcntl
 
 
 @dataclass
@@ -123,15 +121,12 @@ def work(run: Run, connection: Connection) -> None:
 @contextmanager
 def locked(run: Run) -> Iterator[None]:
     """Refuse a run that another process is executing: both would write the same ledger."""
-    run.run_folder.mkdir(parents=True, exist_ok=True)
-    if sys.platform == "win32":
-        yield
-        return
     path = run.run_folder.with_suffix(".lock")
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RuntimeError(f"another process is executing this run and holds {path}") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = FileLock(path).acquire(blocking=False)
+    except Timeout:
+        raise RuntimeError(f"another process is executing this run and holds {path}") from None
+    with lock:
         yield
-        path.unlink()
+    path.unlink(missing_ok=True)

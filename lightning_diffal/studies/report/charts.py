@@ -38,7 +38,6 @@ class Points:
     size: Number
     name: str | None = None
     series: int | None = None
-    hollow: bool = False
     fit: int | None = None
     """The first fit trained on these points; the page can replay the fits."""
 

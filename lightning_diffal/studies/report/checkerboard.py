@@ -19,7 +19,7 @@ KINDS = {
 }
 KIND_STYLES = {
     "first": Style("ink", marker="plus"),
-    "exploring": Style("blue", marker="circle"),
+    "exploring": Style("blue", marker="circle", hollow=True),
     "refining": Style("vermilion", marker="diamond"),
     "queried": Style("purple", marker="square"),
 }
@@ -137,13 +137,10 @@ def board_figure(section: Section) -> Figure | None:
     )
 
 
-def board_keys(boards: Sequence[Board]) -> list[tuple[Style, bool, str]]:
-    """Style, whether hollow, and name of the kinds of points on the boards."""
-    return [
-        (KIND_STYLES[kind], kind == "exploring", name)
-        for kind, name in KINDS.items()
-        if any(board.of_kind(kind) for board in boards)
-    ]
+def board_keys(boards: Sequence[Board]) -> list[tuple[Style, str]]:
+    """Style and name of the kinds of points on the boards."""
+    kinds = {point.kind for board in boards for point in board.points}
+    return [(KIND_STYLES[kind], name) for kind, name in KINDS.items() if kind in kinds]
 
 
 def board_finding(boards: Sequence[Board]) -> str:
@@ -189,7 +186,6 @@ def board_chart(board: Board) -> Chart:
             style=KIND_STYLES[kind],
             size=3.6,
             name=KINDS[kind],
-            hollow=kind == "exploring",
             fit=fit,
         )
         for (fit, kind), group in sorted(groups.items(), key=lambda item: (item[0][0], list(KINDS).index(item[0][1])))

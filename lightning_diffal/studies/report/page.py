@@ -71,7 +71,7 @@ def page(sections: Sequence[Section]) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters |= {"number": number, "path": path, "share": share, "setting": setting}
+    environment.filters |= {"number": number, "path": path, "share": share, "setting": setting, "duration": duration}
     environment.tests |= {
         "line": lambda mark: isinstance(mark, Line),
         "points": lambda mark: isinstance(mark, Points),
@@ -91,22 +91,10 @@ def page(sections: Sequence[Section]) -> str:
         labels_tables,
         marker_path,
         overall,
-        runs_summary,
         verdict,
     )
     environment.globals |= {function.__name__: function for function in functions}
     return environment.get_template("page.html").render(sections=sections, stages=STAGES)
-
-
-def runs_summary(section: Section) -> str:
-    seconds = sum(sum(step.seconds.values()) for run in section.results for step in run.rounds)
-    runs, rounds = len(section.results), len(section.labels)
-    seeds = ", ".join(map(str, section.seeds))
-    return (
-        f"{len(section.series)} selectors, {runs} runs of {rounds} {'round' if rounds == 1 else 'rounds'}, "
-        f"{'seed' if len(section.seeds) == 1 else 'seeds'} {seeds}; {duration(seconds)} of computing in total, "
-        f"{duration(seconds / runs)} per run."
-    )
 
 
 def duration(seconds: float) -> str:

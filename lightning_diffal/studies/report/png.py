@@ -61,7 +61,7 @@ def draw(axes: Any, mark: Mark, *, rows: bool) -> Any:
         return Patch(color=color)
     if isinstance(mark, Points):
         color, open_marker = LIGHT[mark.style.hue], mark.style.marker in ("plus", "cross")
-        faces = {} if open_marker else {"facecolors": "none" if mark.hollow else color, "edgecolors": color}
+        faces = {} if open_marker else {"facecolors": "none" if mark.style.hollow else color, "edgecolors": color}
         marker = MARKERS[mark.style.marker]
         colors = faces or {"color": color}
         return axes.scatter(mark.x, mark.y, s=16, marker=marker, linewidths=1, clip_on=False, **colors)

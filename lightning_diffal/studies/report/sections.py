@@ -114,6 +114,10 @@ class Section:
         return [one.runs[seed] for one in self.series for seed in one.seeds]
 
     @property
+    def seconds(self) -> float:
+        return sum(sum(step.seconds.values()) for run in self.results for step in run.rounds)
+
+    @property
     def parameters(self) -> dict[str, str]:
         """Of each selector, where its results name them."""
         own = {one.name: one.runs[one.seeds[0]].settings.get(OWN) for one in self.series}

@@ -44,6 +44,7 @@ class Style:
     hue: str
     dash: tuple[float, ...] = ()
     marker: str = "circle"
+    hollow: bool = False
 
     @property
     def wide(self) -> bool:
@@ -51,7 +52,7 @@ class Style:
 
     @property
     def css_class(self) -> str:
-        return f"hue-{self.hue} wide" if self.wide else f"hue-{self.hue}"
+        return f"{'hollow ' if self.hollow else ''}hue-{self.hue}{' wide' if self.wide else ''}"
 
 
 SOLID, DASHED, DOTTED = (), (6.0, 3.0), (1.5, 2.5)
