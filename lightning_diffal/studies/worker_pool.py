@@ -29,6 +29,7 @@ class Worker:
 
     run: Run
     process: BaseProcess
+    connection: Connection
     rounds: int = 0
     """Finished ones."""
     error: str = ""
@@ -46,31 +47,30 @@ def run_all(runs: Sequence[Run], processes: int) -> list[tuple[Run, str]]:
         shutil.rmtree(run.run_folder, ignore_errors=True)
     total, done = sum(run.fits for run in runs), sum(run.fits for run in finished)
     failures = []
-    workers: dict[Any, Worker] = {}  # by their connections
+    workers: list[Worker] = []
     with tqdm(total=total, initial=done, unit="fit", smoothing=0.1, dynamic_ncols=True) as bar:
         try:
             while waiting or workers:
                 while waiting and len(workers) < processes:
-                    connection, worker = start_worker(waiting.pop(0))
-                    workers[connection] = worker
-                bar.set_description("; ".join(str(worker.run) for worker in workers.values()))
-                for connection in wait(list(workers)):
-                    worker = workers[connection]
-                    if receive(connection, worker, bar):
+                    workers.append(start_worker(waiting.pop(0)))
+                bar.set_description("; ".join(str(worker.run) for worker in workers))
+                ready = wait([worker.connection for worker in workers])
+                for worker in [worker for worker in workers if worker.connection in ready]:
+                    if receive(worker, bar):
                         continue
-                    del workers[connection]
+                    workers.remove(worker)
                     if worker.error:
                         failures.append((worker.run, worker.error))
                         bar.write(f"Failed: {worker.run}: {worker.error.splitlines()[-1]}", file=sys.stderr)
         finally:
-            for worker in workers.values():
+            for worker in workers:
                 worker.process.kill()
                 worker.process.join()
                 temporary_path(worker.run.result, worker.process.pid or 0).unlink(missing_ok=True)
     return failures
 
 
-def start_worker(run: Run) -> tuple[Connection, Worker]:
+def start_worker(run: Run) -> Worker:
     """A fork of a server that has imported Lightning, which takes seconds; a fork of this process may hang."""
     context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
     context.set_forkserver_preload(["lightning_diffal.studies.execute"])
@@ -82,13 +82,13 @@ def start_worker(run: Run) -> tuple[Connection, Worker]:
     process = context.Process(target=work, args=(run, theirs), daemon=True)
     process.start()
     theirs.close()
-    return connection, Worker(run, process)
+    return Worker(run, process, connection)
 
 
-def receive(connection: Connection, worker: Worker, bar: Any) -> bool:
+def receive(worker: Worker, bar: Any) -> bool:
     """Handle one message: the number of finished rounds, or a traceback. Whether the process is still there."""
     try:
-        message = connection.recv()
+        message = worker.connection.recv()
     except (EOFError, OSError):
         worker.process.join()
         if worker.process.exitcode and not worker.error:
