@@ -5,17 +5,16 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from lightning_diffal.pool.commands import add_folder_commands
 from lightning_diffal.studies.definitions import STUDIES, Study
-from lightning_diffal.studies.results import Result
+from lightning_diffal.studies.results import Result, summary_table
 from lightning_diffal.studies.run_spec import Run, plan
 from lightning_diffal.studies.selector_registry import PAPER_SELECTORS, SELECTORS
-from lightning_diffal.studies.summary_table import summary_table
 from lightning_diffal.studies.worker_pool import run_all
 
 # The numbers of a study that are options of `run`.
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser().parse_args(arguments)
     try:
         return int(given.execute(given))
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(f"lightning-diffal {given.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -95,16 +94,12 @@ def parser() -> argparse.ArgumentParser:
 def study_of(given: argparse.Namespace) -> Study:
     """The study with the options that were given."""
     study = STUDIES[given.study]
-    changes = {part.name: getattr(given, part.name) for part in fields(Study) if part.name in NUMBERS}
-    for name, value in changes.items():
-        if value is not None and value < 1:
-            raise ValueError(f"--{name.replace('_', '-')} {value}: an integer of at least 1 is needed.")
-        if value is not None and getattr(study, name) is None:
-            raise ValueError(f"--{name} {value}: this is an option of the checkerboard, not of {study.name}.")
-    if given.shrink_below is not None:
-        if not 0 <= given.shrink_below <= 1:
-            raise ValueError(f"--shrink-below {given.shrink_below}: a fraction of the pool in [0, 1] is needed.")
-        changes["shrink_below"] = given.shrink_below
+    changes = {name: value for name in (*NUMBERS, "shrink_below") if (value := getattr(given, name)) is not None}
+    for name in ("squares", "test"):
+        if name in changes and study.squares is None:
+            raise ValueError(f"--{name} {changes[name]}: this is an option of the checkerboard, not of {study.name}.")
+    if not 0 <= changes.get("shrink_below", 0) <= 1:
+        raise ValueError(f"--shrink-below {given.shrink_below}: a fraction of the pool in [0, 1] is needed.")
     if given.dataset is not None and given.dataset != study.dataset:
         if study.squares is not None:
             raise ValueError(
@@ -118,7 +113,7 @@ def study_of(given: argparse.Namespace) -> Study:
             )
         # Another data set is another study, in its own folder of results.
         changes |= {"dataset": given.dataset, "name": f"{study.name}-{given.dataset}"}
-    return replace(study, **{name: value for name, value in changes.items() if value is not None})
+    return replace(study, **changes)
 
 
 def runs_of(given: argparse.Namespace) -> list[Run]:
@@ -126,10 +121,9 @@ def runs_of(given: argparse.Namespace) -> list[Run]:
     unknown = [name for name in selectors if name not in SELECTORS]
     if unknown:
         raise ValueError(f"--selector {unknown[0]}: there is no such selector. Available: {', '.join(SELECTORS)}.")
-    for name in ("seeds", "workers"):
-        count = getattr(given, name)
-        if count is not None and count < 1:
-            raise ValueError(f"--{name} {count}: an integer of at least 1 is needed.")
+    for name in (*NUMBERS, "seeds", "workers"):
+        if (count := getattr(given, name)) is not None and count < 1:
+            raise ValueError(f"--{name.replace('_', '-')} {count}: an integer of at least 1 is needed.")
     study = study_of(given)
     data = given.data or Path("data")
     if study.squares is None and given.data is not None and not data.is_dir():
@@ -152,8 +146,6 @@ def run(given: argparse.Namespace) -> int:
 
 
 def report(given: argparse.Namespace) -> int:
-    if not given.results.is_dir():
-        raise ValueError(f"{given.results}: there is no such folder. `lightning-diffal run` writes one.")
     try:
         from lightning_diffal.studies.report import write_report  # noqa: PLC0415, needs an extra
 

@@ -160,19 +160,14 @@ def sklearn_digits() -> dict[str, Any]:
 
 def download(name: str, folder: Path) -> dict[str, Any]:
     """The same arrays from torchvision, which downloads to the folder."""
-    try:
-        import torchvision  # noqa: PLC0415, an extra
-    except ImportError as error:
-        raise ValueError(
-            f"--dataset {name}: there is no {folder / name}.npz, and to download it torchvision is needed: "
-            "`pip install lightning-diffal[experiments]`."
-        ) from error
-    kind, arrays = getattr(torchvision.datasets, DOWNLOADS[name]), {}
+    arrays = {}
     for part in ("train", "test"):
         which = {"split": part} if name == "svhn" else {"train": part == "train"}
         try:
-            dataset = kind(folder, download=True, **which)
-        except (OSError, RuntimeError) as error:
+            import torchvision  # noqa: PLC0415, an extra
+
+            dataset = getattr(torchvision.datasets, DOWNLOADS[name])(folder, download=True, **which)
+        except (ImportError, OSError, RuntimeError) as error:
             raise ValueError(
                 f"--dataset {name}: there is no {folder / name}.npz, and torchvision could not download it ({error})."
             ) from error

@@ -41,8 +41,7 @@ class RoundCounter(L.Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.report(len(self.active.history))
 
-    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.report(len(self.active.history))
+    on_fit_end = on_train_start
 
 
 def execute(run: Run, progress: Callable[[int], Any] = lambda rounds: None) -> Path:

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from lightning_diffal.pool.files import write_atomically
@@ -83,3 +85,25 @@ def known_fields(kind: type, content: dict[str, Any]) -> dict[str, Any]:
 def read_results(folder: Path) -> list[Result]:
     """All results under a folder, sorted by path."""
     return [Result.read(path) for path in sorted(folder.glob("*/*.json"))]
+
+
+def summary_table(results: Sequence[Result]) -> str:
+    """Markdown: one line for each selector, the best mean accuracy first, as mean ± standard deviation over seeds."""
+    rows = []
+    for selector in dict.fromkeys(result.selector for result in results):
+        runs = [result for result in results if result.selector == selector]
+        means = [fmean(step.accuracy for step in run.rounds) for run in runs]
+        lasts = [run.rounds[-1].accuracy for run in runs]
+        labels = max(run.rounds[-1].labels for run in runs)
+        seconds = fmean(sum(sum(step.seconds.values()) for step in run.rounds) for run in runs)
+        row = [selector, str(len(runs)), mean_and_spread(means), mean_and_spread(lasts), str(labels), f"{seconds:.0f}"]
+        rows.append((fmean(means), row))
+    head = ["selector", "seeds", "mean accuracy", "last accuracy", "labels", "seconds a run"]
+    ranked = [row for _, row in sorted(rows, key=lambda entry: -entry[0])]
+    lines = [head, ["---"] * len(head), *ranked]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines)
+
+
+def mean_and_spread(values: Sequence[float]) -> str:
+    return f"{fmean(values):.3f}" + (f" ± {stdev(values):.3f}" if len(values) > 1 else "")

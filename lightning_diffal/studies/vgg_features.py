@@ -95,8 +95,5 @@ def save(path: Path, features: Tensor) -> None:
         with temporary.open("wb") as file:  # np.save would add .npy to the name
             np.save(file, features.numpy())
 
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, write)
-    except OSError as error:
-        raise ValueError(f"--data {path.parent.parent}: the features could not be saved there ({error}).") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, write)

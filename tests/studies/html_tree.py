@@ -46,7 +46,8 @@ class TreeParser(HTMLParser):
         self.open.pop()
 
     def handle_data(self, data):
-        self.open[-1].children.append(Node("text", words=data))
+        if data.strip():
+            self.open[-1].children.append(Node("text", words=data))
 
 
 def parse(html):

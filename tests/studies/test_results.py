@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from lightning_diffal.studies.results import Result, Round, read_results, result_path
+from lightning_diffal.studies.results import Result, Round, read_results, result_path, summary_table
 
 ROUND = Round(labels=8, accuracy=0.5, asked=[3, 1], reached=[False, True], unreached=7, seconds={"fit": 1.0})
 
@@ -48,3 +48,15 @@ def test_what_is_no_result_is_refused_by_its_name(tmp_path):
     path.write_text("[]")
     with pytest.raises(ValueError, match=r"other\.json: this is not a result"):
         Result.read(path)
+
+
+def test_the_table_has_means_over_seeds_the_best_selector_first():
+    def run(selector, seed, accuracies):
+        parts = vars(ROUND) | {"seconds": {"fit": 2.0, "query": 1.0}}
+        rounds = [Round(**parts | {"labels": 8 + i, "accuracy": value}) for i, value in enumerate(accuracies)]
+        return result(selector=selector, seed=seed, rounds=rounds)
+
+    lines = summary_table([run("worse", 0, [0.1, 0.3]), run("better", 0, [0.2, 0.6]), run("better", 1, [0.4, 0.8])])
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines.splitlines()]
+    assert cells[2] == ["better", "2", "0.500 ± 0.141", "0.700 ± 0.141", "9", "6"]
+    assert cells[3] == ["worse", "1", "0.200", "0.300", "9", "6"]

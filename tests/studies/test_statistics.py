@@ -6,7 +6,6 @@ import pytest
 from scipy import stats
 
 from lightning_diffal.studies.report.statistics import (
-    area,
     labels_needed,
     mean_interval,
     paired_difference,
@@ -49,10 +48,6 @@ def test_one_seed_has_no_interval_and_is_never_significant():
     interval = paired_difference({0: 0.9}, {0: 0.1})
     assert interval.half is None
     assert not interval.significant
-
-
-def test_the_area_is_the_mean_over_the_rounds():
-    assert area([0.5, 0.7, 0.9]) == pytest.approx(0.7)
 
 
 def test_labels_are_those_of_the_first_fit_that_comes_to_the_target():

@@ -1,12 +1,7 @@
 """The results in sentences."""
 
 from collections.abc import Sequence
-from statistics import fmean
 
-from lightning_diffal.studies.report.checkerboard import Board
-from lightning_diffal.studies.report.curves import Curve
-from lightning_diffal.studies.report.differences import areas, differences_to
-from lightning_diffal.studies.report.query_phases import Phases
 from lightning_diffal.studies.report.sections import Section, Series
 from lightning_diffal.studies.report.statistics import Interval
 
@@ -20,12 +15,12 @@ def signed(value: float, digits: int = 3) -> str:
     return rounded if not float(rounded) else f"{'+' if value > 0 else '−'}{rounded}"
 
 
-def spelled(interval: Interval, digits: int = 3) -> str:
+def spelled(interval: Interval) -> str:
     """+0.021 (95% CI +0.010 to +0.032, 5 seeds)."""
-    mean = signed(interval.mean, digits)
     if interval.half is None:
-        return f"{mean} (1 seed, no interval)"
-    return f"{mean} (95% CI {signed(interval.low, digits)} to {signed(interval.high, digits)}, {interval.seeds} seeds)"
+        return f"{signed(interval.mean)} (1 seed, no interval)"
+    words = f"95% CI {signed(interval.low)} to {signed(interval.high)}, {interval.seeds} seeds"
+    return f"{signed(interval.mean)} ({words}){'' if interval.significant else ', not significant'}"
 
 
 def ordinal(index: int) -> str:
@@ -37,179 +32,85 @@ def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def by_area(section: Section) -> list[tuple[Series, float]]:
-    """Best mean accuracy over the rounds first."""
-    found = [(one, fmean(areas(one).values())) for one in section.series]
-    return sorted(found, key=lambda pair: -pair[1])
-
-
-def winner(section: Section) -> Series:
-    return by_area(section)[0][0]
-
-
 def overall(sections: Sequence[Section]) -> str:
     """Where diffusion leads, where it does not, and which of these differences are significant."""
-    with_diffusion = [section for section in sections if section.named("diffusion") and len(section.series) > 1]
-    if not with_diffusion:
+    won, lost = [], []
+    for section in sections:
+        diffusion = section.named("diffusion")
+        if diffusion is None or len(section.series) == 1:
+            continue
+        rival = next(one for one in section.by_area if one is not diffusion)
+        remark = significance(section, diffusion, rival)
+        if section.by_area[0] is diffusion:
+            won.append(f"{section.title} (next is {rival.name}{remark})")
+        else:
+            lost.append(f"{section.title} ({rival.name} leads{remark})")
+    if not won and not lost:
         return "These results do not compare diffusion with another selector."
-    won = [section for section in with_diffusion if winner(section) is section.named("diffusion")]
-    lost = [section for section in with_diffusion if section not in won]
     parts = []
     if won:
-        named = [f"{section.title} (next is {by_area(section)[1][0].name}{significance(section)})" for section in won]
-        parts.append(f"By mean accuracy over the rounds, diffusion leads in {listed(named)}.")
+        parts.append(f"By mean accuracy over the rounds, diffusion leads in {listed(won)}.")
     if lost:
-        named = [f"{section.title} ({winner(section).name} leads{significance(section)})" for section in lost]
         subject = "It" if won else "By mean accuracy over the rounds, diffusion"
-        parts.append(f"{subject} does not lead in {listed(named)}.")
+        parts.append(f"{subject} does not lead in {listed(lost)}.")
     return " ".join(parts)
 
 
-def significance(section: Section) -> str:
-    """A remark where diffusion and the best other selector are equal, or not significantly different."""
-    diffusion = section.named("diffusion")
-    ranked = by_area(section)
-    rival = next(one for one, _ in ranked if one is not diffusion)
-    shares = {one.name: share(value) for one, value in ranked}
-    if diffusion is None or shares[diffusion.name] == shares[rival.name]:
-        return ", equal to three digits" if diffusion else ""
-    interval = differences_to(section, rival).get(diffusion.name)
-    if interval is None or interval.half is None:
-        return ", on one seed" if interval else ", on other seeds"
+def significance(section: Section, diffusion: Series, rival: Series) -> str:
+    """A remark where the two are equal, or not significantly different."""
+    if share(diffusion.area) == share(rival.area):
+        return ", equal to three digits"
+    interval = section.differences_to(rival).get(diffusion.name)
+    if interval is None:
+        return ", on other seeds"
+    if interval.half is None:
+        return ", on one seed"
     return "" if interval.significant else ", not significant"
 
 
 def verdict(section: Section) -> str:
     """Which selector has the highest mean accuracy over the rounds, diffusion's rank, and the intervals."""
-    ranked = by_area(section)
-    best, best_area = ranked[0]
-    span = (
-        f"{section.labels[0]} to {section.labels[-1]} labels"
-        if len(section.labels) > 1
-        else f"{section.labels[0]} labels"
-    )
+    ranked, diffusion, random = section.by_area, section.named("diffusion"), section.named("random")
+    best = ranked[0]
+    first, last = section.labels[0], section.labels[-1]
+    span = f"{first} to {last} labels" if len(section.labels) > 1 else f"{first} labels"
     seeds = "1 seed" if len(section.seeds) == 1 else f"{len(section.seeds)} seeds"
-    parts = [f"{section.title} ({span}, {seeds}):"]
+    head = f"{section.title} ({span}, {seeds}):"
     if len(ranked) == 1:
-        return f"{parts[0]} only {best.name}, with a mean accuracy of {share(best_area)} over the rounds."
-    diffusion, random = section.named("diffusion"), section.named("random")
-    names = [one.name for one, _ in ranked]
+        return f"{head} only {best.name}, with a mean accuracy of {share(best.area)} over the rounds."
+    leads = f"{head} {best.name} has the highest mean accuracy over the rounds, {share(best.area)}"
+    mentioned = [best, diffusion]
     if diffusion is None:
-        parts.append(
-            f"{best.name} has the highest mean accuracy over the rounds, {share(best_area)}; diffusion was not run."
-        )
+        parts = [f"{leads}; diffusion was not run."]
     elif best is diffusion:
-        second, second_area = ranked[1]
-        lead = differences_to(section, second).get(diffusion.name)
-        parts.append(
-            f"diffusion has the highest mean accuracy over the rounds, {share(best_area)}; next is {second.name} with "
-            f"{share(second_area)}, {with_interval(lead, 'a lead')}."
-        )
+        second = ranked[1]
+        mentioned.append(second)
+        lead = difference(section, diffusion, second, "a lead of ")
+        parts = [f"{leads}; next is {second.name} with {share(second.area)}, {lead}."]
     else:
-        own = fmean(areas(diffusion).values())
-        gap = differences_to(section, best).get(diffusion.name)
-        parts.append(
-            f"{best.name} has the highest mean accuracy over the rounds, {share(best_area)}. Diffusion is "
-            f"{ordinal(names.index(diffusion.name) + 1)} of {len(names)} with {share(own)}, "
-            f"{with_interval(gap, 'a difference')}."
-        )
-    reference = diffusion or best
-    mentioned = random in (best, reference) or (best is diffusion and ranked[1][0] is random)
-    if random and not mentioned:
-        difference = differences_to(section, random).get(reference.name)
-        parts.append(f"Compared with random, {reference.name} has {with_interval(difference)}.")
-    parts.append(at_the_end(section))
-    return " ".join(parts)
+        rank = f"{ordinal(ranked.index(diffusion) + 1)} of {len(ranked)}"
+        gap = difference(section, diffusion, best, "a difference of ")
+        parts = [f"{leads}. Diffusion is {rank} with {share(diffusion.area)}, {gap}."]
+    if random and random not in mentioned:
+        subject = diffusion or best
+        parts.append(f"Compared with random, {subject.name} has {difference(section, subject, random)}.")
+    return " ".join([*parts, final_ranking(section)])
 
 
-def with_interval(interval: Interval | None, noun: str = "") -> str:
-    if interval is None:
-        return "with no seed in common"
-    lead = f"{noun} of " if noun else ""
-    if interval.half is None:
-        return f"{lead}{spelled(interval)}"
-    return f"{lead}{spelled(interval)}{'' if interval.significant else ', not significant'}"
+def difference(section: Section, one: Series, reference: Series, noun: str = "") -> str:
+    interval = section.differences_to(reference).get(one.name)
+    return "with no seed in common" if interval is None else f"{noun}{spelled(interval)}"
 
 
-def at_the_end(section: Section) -> str:
+def final_ranking(section: Section) -> str:
     """At 120 labels diffusion has 0.912, the best; random 0.871."""
-    last = len(section.labels) - 1
-    finals = sorted(((fmean(one.at(last)), one) for one in section.series), key=lambda pair: -pair[0])
-    best, first = finals[0][0], finals[0][1]
-    sentence = f"At {section.labels[-1]} labels {first.name} has {share(best)}"
-    equal = [one.name for value, one in finals[1:] if share(value) == share(best)]
+    best, *others = section.by_final_accuracy
+    accuracy = share(best.means[-1])
+    sentence = f"At {section.labels[-1]} labels {best.name} has {accuracy}"
+    equal = [one.name for one in others if share(one.means[-1]) == accuracy]
     if equal:
         sentence += f", equal to {listed(equal)}"
-    elif len(finals) > 1:
+    elif others:
         sentence += ", the best"
-    others = [
-        (value, one) for value, one in finals[1:] if one.selector in {"diffusion", "random"} and one.name not in equal
-    ]
-    return sentence + "".join(f"; {one.name} {share(value)}" for value, one in others) + "."
-
-
-def variance_finding(curves: Sequence[Curve]) -> str:
-    """Which selector's accuracy varies least over seeds, on average over the rounds, and diffusion's rank."""
-    ranked = sorted(curves, key=lambda curve: fmean(curve.values))
-    least = ranked[0]
-    sentence = f"On average over the rounds {least.series.name} varies least, {fmean(least.values):.2g}"
-    places = {curve.series.selector: index for index, curve in enumerate(ranked, start=1)}
-    if "diffusion" in places and places["diffusion"] > 1:
-        own = fmean(ranked[places["diffusion"] - 1].values)
-        sentence += f"; diffusion is {ordinal(places['diffusion'])} of {len(ranked)} with {own:.2g}"
-    elif len(ranked) > 1:
-        most = ranked[-1]
-        sentence += f"; {most.series.name} varies most, {fmean(most.values):.2g}"
-    return sentence + "."
-
-
-def difference_finding(section: Section, reference: Series) -> str:
-    found = differences_to(section, reference)
-    if all(interval.half is None for interval in found.values()):
-        return "One shared seed: no interval, so significance is unknown."
-    ahead = [name for name, interval in found.items() if interval.significant and interval.mean > 0]
-    behind = [name for name, interval in found.items() if interval.significant and interval.mean < 0]
-    parts = []
-    if ahead:
-        parts.append(f"Significantly above {reference.name}: {listed(ahead)}.")
-    if behind:
-        parts.append(
-            f"Significantly below: {listed(behind)}."
-            if ahead
-            else f"Significantly below {reference.name}: {listed(behind)}."
-        )
-    if not parts:
-        parts.append(f"No selector differs significantly from {reference.name}.")
-    return " ".join(parts)
-
-
-def phases_finding(phases: Phases) -> str:
-    first, last = phases.exploring[0], phases.exploring[-1]
-    sentence = f"With {phases.series.name}, {first:.0%} of the first query explores, and {last:.0%} of the last"
-    half = next((count for count, value in zip(phases.labels, phases.exploring, strict=True) if value < 0.5), None)
-    return sentence + (f"; from {half} labels on it mostly refines." if half is not None and first >= 0.5 else ".")
-
-
-def board_finding(boards: Sequence[Board]) -> str:
-    """Which selector covers the most squares, and which queries nearest to the borders."""
-    known = [board for board in boards if board.median_border_distance is not None]
-    if not known:
-        return "There was no query."
-    total = known[0].squares ** 2
-    most, least = max(board.covered for board in known), min(known, key=lambda board: board.covered)
-    near = min(known, key=lambda board: board.median_border_distance or 0.0)
-    leaders = [board.series.name for board in known if board.covered == most]
-    sentence = f"With {listed(leaders)}, {most} of {total} squares have a label"
-    if least.covered < most:
-        sentence += f", with {least.series.name} only {least.covered}"
-    if len(known) > 1:
-        distance = f"{near.median_border_distance:.2f} squares away (median)"
-        sentence += f"; {near.series.name} queries nearest to the borders, {distance}"
-    return sentence + "."
-
-
-def board_name(board: Board) -> str:
-    counts = [f"{board.of_kind(kind)} {kind}" for kind in ("exploring", "refining") if board.of_kind(kind)]
-    phases = f" ({', '.join(counts)})" if counts else ""
-    queried = f"{board.series.name}, seed {board.run.seed}: {len(board.queried)} points queried{phases}"
-    return f"{queried}; labels in {board.covered} of {board.squares**2} squares."
+    shown = [one for one in others if one.selector in {"diffusion", "random"} and one.name not in equal]
+    return sentence + "".join(f"; {one.name} {share(one.means[-1])}" for one in shown) + "."

@@ -1,4 +1,4 @@
-"""What a chart shows, independent of how it is drawn: svg.py draws it for the page, png.py as a file."""
+"""What a figure shows, independent of how it is drawn: svg.py draws charts for the page, png.py as a file."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,6 @@ from lightning_diffal.studies.report.style import Style
 
 Number = int | float
 """Spelled out because beartype, which checks types under pytest, does not take an int for a float."""
-WIDTH = 400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +38,6 @@ class Points:
     size: Number
     name: str | None = None
     series: int | None = None
-    hollow: bool = False
     fit: int | None = None
     """The first fit trained on these points; the page can replay the fits."""
 
@@ -85,10 +83,13 @@ class Axis:
 @dataclass(frozen=True, kw_only=True)
 class Chart:
     title: str
+    """Of the PNG; on the page the figure has one."""
+    description: str
+    """For screen readers."""
     x: Axis
     y: Axis
     marks: Sequence[Mark]
-    width: Number = WIDTH
+    width: Number = 400.0
     height: Number
     rows: bool = False
     """Whether the y axis lists selectors, the first at the top, and values go across."""
@@ -97,6 +98,26 @@ class Chart:
     @property
     def has_axes(self) -> bool:
         return bool(self.x.ticks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """The first cell of a row is its header."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    title: str
+    caption: str
+    charts: Sequence[Chart] = ()
+    table: Table | None = None
+    """All numbers of the figure."""
+    columns: int = 1
+    """Of charts, in the PNG."""
 
 
 def ticks(low: Number, high: Number, most: int) -> list[Number]:
@@ -122,22 +143,18 @@ def label_axis(counts: Sequence[int], label: str, *, margin: Number = 0) -> Axis
     return number_axis(first - margin, last + margin, label, [first, *inner, *([last] if last > first else [])])
 
 
-def row_axis(names: Sequence[str], series: Sequence[int | None]) -> Axis:
+def row_chart(
+    title: str, description: str, x: Axis, marks: Sequence[Mark], names: Sequence[str], series: Sequence[int | None]
+) -> Chart:
     """A row of height 1 for each name, downwards from 0."""
     rows = [
         Tick(value=row + 0.5, label=name if len(name) <= 20 else name[:19] + "…", series=one)
         for row, (name, one) in enumerate(zip(names, series, strict=True))
     ]
-    return Axis(low=len(names), high=0, ticks=rows)
-
-
-def row_height(rows: int) -> Number:
-    return 54.0 + 26.0 * rows
+    y = Axis(low=len(names), high=0, ticks=rows)
+    height = 54.0 + 26.0 * len(names)
+    return Chart(title=title, description=description, x=x, y=y, marks=marks, height=height, rows=True)
 
 
 def tick_label(value: Number) -> str:
     return f"{round(value, 10):,.10g}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
-
-
-def signed_tick_label(value: Number) -> str:
-    return "0" if abs(value) < 1e-12 else f"{'+' if value > 0 else '−'}{tick_label(abs(value))}"

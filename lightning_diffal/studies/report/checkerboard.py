@@ -1,9 +1,11 @@
 """The checkerboard with the points each selector queried, one small board each, round by round."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from lightning_diffal.studies.report.charts import Axis, Bars, Chart, Points
+from lightning_diffal.studies.report.captions import listed, share
+from lightning_diffal.studies.report.charts import Axis, Bars, Chart, Figure, Points, Table
 from lightning_diffal.studies.report.sections import Section, Series
 from lightning_diffal.studies.report.style import Style
 from lightning_diffal.studies.results import Result
@@ -17,7 +19,7 @@ KINDS = {
 }
 KIND_STYLES = {
     "first": Style("ink", marker="plus"),
-    "exploring": Style("blue", marker="circle"),
+    "exploring": Style("blue", marker="circle", hollow=True),
     "refining": Style("vermilion", marker="diamond"),
     "queried": Style("purple", marker="square"),
 }
@@ -26,8 +28,6 @@ KIND_STYLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class LabeledPoint:
-    """One labeled point of the board."""
-
     fit: int
     """The first fit trained on it, counted from 0."""
     kind: str
@@ -50,32 +50,32 @@ class Board:
     @property
     def covered(self) -> int:
         """Number of squares with a label."""
-        return len({(cell(point.x, self.squares), cell(point.y, self.squares)) for point in self.points})
+        return len({self.square(point) for point in self.points})
 
     @property
     def median_border_distance(self) -> float | None:
         """Median distance of the queried points to the nearest border between classes, in squares."""
-        return median(border_distance(point, self.squares) for point in self.queried) if self.queried else None
+        return median(map(self.border_distance, self.queried)) if self.queried else None
+
+    @property
+    def accuracies(self) -> list[str]:
+        return [share(step.accuracy) for step in self.run.rounds]
 
     def of_class(self, label: int) -> int:
-        return sum(class_of(point.x, point.y, self.squares) == label for point in self.queried)
+        return sum(sum(self.square(point)) % 2 == label for point in self.queried)
 
     def of_kind(self, kind: str) -> int:
         return sum(point.kind == kind for point in self.points)
 
+    def square(self, point: LabeledPoint) -> tuple[int, int]:
+        """Column and row; their sum is odd for class 1."""
+        last = self.squares - 1
+        return min(int(point.x * self.squares), last), min(int(point.y * self.squares), last)
 
-def cell(value: float, squares: int) -> int:
-    return min(int(value * squares), squares - 1)
-
-
-def class_of(x: float, y: float, squares: int) -> int:
-    return (cell(x, squares) + cell(y, squares)) % 2
-
-
-def border_distance(point: LabeledPoint, squares: int) -> float:
-    """The outer edge of the board does not count: the class does not change there."""
-    inner = [line / squares for line in range(1, squares)]
-    return min((abs(value - line) * squares for value in (point.x, point.y) for line in inner), default=1.0)
+    def border_distance(self, point: LabeledPoint) -> float:
+        """The outer edge of the board does not count: the class does not change there."""
+        inner = [line / self.squares for line in range(1, self.squares)]
+        return min((abs(value - line) * self.squares for value in (point.x, point.y) for line in inner), default=1.0)
 
 
 def boards_of(section: Section) -> list[Board]:
@@ -108,8 +108,63 @@ def board_of(series: Series, run: Result, squares: int) -> Board:
     return Board(series=series, run=run, squares=squares, points=points)
 
 
-def board_charts(section: Section) -> list[Chart]:
-    return [board_chart(board) for board in boards_of(section)]
+def board_figure(section: Section) -> Figure | None:
+    boards = boards_of(section)
+    if not boards:
+        return None
+    seeds = {board.run.seed for board in boards}
+    shown = f"Seed {min(seeds)}" if len(seeds) == 1 else "Selectors share no seed; each board names its own"
+    rows = [
+        [
+            board.series.name,
+            str(board.run.seed),
+            *(str(board.of_kind(kind)) for kind in KINDS),
+            f"{board.of_class(0)} / {board.of_class(1)}",
+            f"{board.covered} of {board.squares**2}",
+            "–" if board.median_border_distance is None else f"{board.median_border_distance:.3f}",
+        ]
+        for board in boards
+    ]
+    head = ["selector", "seed", *KINDS.values()]
+    head += ["of class 0 / 1", "squares with a label", "median distance to a border (squares)"]
+    return Figure(
+        title="Queried points, round by round",
+        caption=f"{board_finding(boards)} {shown}. Tinted squares are class 1, the others class 0. "
+        "Beside each name: accuracy after training on the points shown.",
+        charts=[board_chart(board) for board in boards],
+        table=Table(caption="Points on the board, all rounds", head=head, rows=rows),
+        columns=4,
+    )
+
+
+def board_keys(boards: Sequence[Board]) -> list[tuple[Style, str]]:
+    """Style and name of the kinds of points on the boards."""
+    kinds = {point.kind for board in boards for point in board.points}
+    return [(KIND_STYLES[kind], name) for kind, name in KINDS.items() if kind in kinds]
+
+
+def board_finding(boards: Sequence[Board]) -> str:
+    """Which selector covers the most squares, and which queries nearest to the borders."""
+    distances = {board.series.name: board.median_border_distance for board in boards if board.queried}
+    covered = {board.series.name: board.covered for board in boards if board.queried}
+    if not covered:
+        return "There was no query."
+    most, least = max(covered.values()), min(covered, key=lambda name: covered[name])
+    leaders = [name for name, squares in covered.items() if squares == most]
+    sentence = f"With {listed(leaders)}, {most} of {boards[0].squares ** 2} squares have a label"
+    if covered[least] < most:
+        sentence += f", with {least} only {covered[least]}"
+    if len(covered) > 1:
+        near = min(distances, key=lambda name: distances[name] or 0.0)
+        sentence += f"; {near} queries nearest to the borders, {distances[near]:.2f} squares away (median)"
+    return f"{sentence}."
+
+
+def board_description(board: Board) -> str:
+    counts = [f"{board.of_kind(kind)} {kind}" for kind in ("exploring", "refining") if board.of_kind(kind)]
+    phases = f" ({', '.join(counts)})" if counts else ""
+    queried = f"{board.series.name}, seed {board.run.seed}: {len(board.queried)} points queried{phases}"
+    return f"{queried}; labels in {board.covered} of {board.squares**2} squares."
 
 
 def board_chart(board: Board) -> Chart:
@@ -131,13 +186,13 @@ def board_chart(board: Board) -> Chart:
             style=KIND_STYLES[kind],
             size=3.6,
             name=KINDS[kind],
-            hollow=kind == "exploring",
             fit=fit,
         )
         for (fit, kind), group in sorted(groups.items(), key=lambda item: (item[0][0], list(KINDS).index(item[0][1])))
     ]
     return Chart(
         title=board.series.name,
+        description=board_description(board),
         x=Axis(low=0, high=1),
         y=Axis(low=0, high=1),
         marks=[Bars(boxes=tinted, fill="tinted"), *points],

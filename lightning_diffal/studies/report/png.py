@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from lightning_diffal.studies.report.charts import Bars, Chart, Line, Mark, Points, Text
-from lightning_diffal.studies.report.style import FILLS, LIGHT, LIGHT_PAGE
+from lightning_diffal.studies.report.style import FILLS, LIGHT
 
-COLORS = LIGHT | LIGHT_PAGE
 MARKERS = {"circle": "o", "square": "s", "diamond": "D", "up": "^", "down": "v", "cross": "x", "plus": "+"}
 
 
@@ -55,14 +54,14 @@ def write_png(charts: Sequence[Chart], path: Path, columns: int = 1) -> None:
 def draw(axes: Any, mark: Mark, *, rows: bool) -> Any:
     """Draw a mark, and return what stands for it in the legend."""
     if isinstance(mark, Bars):
-        margin, color = 0.19 if rows else 0.0, COLORS[FILLS[mark.fill]]
+        margin, color = 0.19 if rows else 0.0, LIGHT[FILLS[mark.fill]]
         for left, bottom, right, top in mark.boxes:
             low, high = min(bottom, top) + margin, max(bottom, top) - margin
             axes.bar(left, high - low, right - left, low, align="edge", color=color, edgecolor="white", linewidth=0.4)
         return Patch(color=color)
     if isinstance(mark, Points):
         color, open_marker = LIGHT[mark.style.hue], mark.style.marker in ("plus", "cross")
-        faces = {} if open_marker else {"facecolors": "none" if mark.hollow else color, "edgecolors": color}
+        faces = {} if open_marker else {"facecolors": "none" if mark.style.hollow else color, "edgecolors": color}
         marker = MARKERS[mark.style.marker]
         colors = faces or {"color": color}
         return axes.scatter(mark.x, mark.y, s=16, marker=marker, linewidths=1, clip_on=False, **colors)
@@ -99,10 +98,10 @@ def finish(axes: Any, chart: Chart) -> None:
         set_ticks([tick.value for tick in axis.ticks], [escaped(tick.label) for tick in axis.ticks])
     if not chart.has_axes:
         axes.set_aspect("equal")
-        axes.spines[:].set_color(COLORS["rule-strong"])
+        axes.spines[:].set_color(LIGHT["rule-strong"])
         return
     axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="x" if chart.rows else "y", color=COLORS["rule"], linewidth=0.8)
+    axes.grid(axis="x" if chart.rows else "y", color=LIGHT["rule"], linewidth=0.8)
     axes.set_axisbelow(True)
 
 

@@ -1,13 +1,15 @@
 """Which results are compared: those of one study with the same settings and the same label counts."""
 
 import json
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
+from statistics import fmean
 from typing import Any
 
+from lightning_diffal.studies.report.statistics import Interval, paired_difference
 from lightning_diffal.studies.report.style import Style, rank, style_of
 from lightning_diffal.studies.results import Result
 
@@ -40,12 +42,29 @@ class Series:
     def style(self) -> Style:
         return style_of(self.selector, self.name)
 
-    def accuracies(self, seed: int) -> list[float]:
-        return [step.accuracy for step in self.runs[seed].rounds]
+    @property
+    def accuracies(self) -> dict[int, list[float]]:
+        """The accuracy in each round, by seed."""
+        return {seed: [step.accuracy for step in self.runs[seed].rounds] for seed in self.seeds}
 
-    def at(self, index: int) -> list[float]:
-        """The accuracy of every seed in one round."""
-        return [self.runs[seed].rounds[index].accuracy for seed in self.seeds]
+    @property
+    def by_round(self) -> list[tuple[float, ...]]:
+        """The accuracies of all seeds, for each round."""
+        return list(zip(*self.accuracies.values(), strict=True))
+
+    @property
+    def means(self) -> list[float]:
+        """Mean accuracy over the seeds in each round."""
+        return [fmean(values) for values in self.by_round]
+
+    @property
+    def areas(self) -> dict[int, float]:
+        """Area under the curve of accuracy against labels, as the mean accuracy over the rounds, by seed."""
+        return {seed: fmean(accuracies) for seed, accuracies in self.accuracies.items()}
+
+    @property
+    def area(self) -> float:
+        return fmean(self.areas.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +85,47 @@ class Section:
         return max(found, key=lambda one: len(one.runs)) if found else None
 
     @property
+    def references(self) -> list[Series]:
+        """The selectors that the others are compared with, where they were run."""
+        return [one for one in (self.named("random"), self.named("diffusion")) if one]
+
+    def differences_to(self, reference: Series) -> dict[str, Interval]:
+        """The area of every other selector with a seed in common minus that of the reference, the best first."""
+        found = {one.name: paired_difference(one.areas, reference.areas) for one in self.series if one is not reference}
+        known = {name: interval for name, interval in found.items() if interval is not None}
+        return dict(sorted(known.items(), key=lambda item: -item[1].mean))
+
+    @property
+    def by_area(self) -> list[Series]:
+        """The best mean accuracy over the rounds first."""
+        return sorted(self.series, key=lambda one: -one.area)
+
+    @property
+    def by_final_accuracy(self) -> list[Series]:
+        """The best mean accuracy of the last round first."""
+        return sorted(self.series, key=lambda one: -one.means[-1])
+
+    @property
     def seeds(self) -> list[int]:
         return sorted({seed for one in self.series for seed in one.runs})
 
     @property
     def results(self) -> list[Result]:
         return [one.runs[seed] for one in self.series for seed in one.seeds]
+
+    @property
+    def seconds(self) -> float:
+        return sum(sum(step.seconds.values()) for run in self.results for step in run.rounds)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Of each selector, where its results name them."""
+        own = {one.name: one.runs[one.seeds[0]].settings.get(OWN) for one in self.series}
+        return {name: str(parameters) for name, parameters in own.items() if parameters}
+
+    @property
+    def versions(self) -> list[str]:
+        return sorted({f"{name} {version}" for run in self.results for name, version in run.versions.items()})
 
     @property
     def beyond(self) -> int:
@@ -86,51 +140,51 @@ def sections_of(results: Sequence[Result]) -> list[Section]:
     for result in results:
         check_result(result)
         studies[result.study][canonical(shared_settings(result))].append(result)
-    order = [study for study in TITLES if study in studies] + sorted(studies.keys() - TITLES.keys())
     sections: list[Section] = []
-    for study in order:
-        groups = sorted(studies[study].items(), key=lambda item: (-len(item[1]), item[0]))
-        differing = differing_settings([shared_settings(runs[0]) for _, runs in groups])
-        for _, runs in groups:
-            settings = shared_settings(runs[0])
-            title = title_of(study, {name: settings.get(name) for name in differing})
-            slug = free_slug(study, {section.slug for section in sections})
-            section = section_of(study, slug, title, settings, runs)
-            sections.extend([section] if section else [])
+    for study in [study for study in TITLES if study in studies] + sorted(studies.keys() - TITLES.keys()):
+        groups = [runs for _, runs in sorted(studies[study].items(), key=lambda item: (-len(item[1]), item[0]))]
+        differing = differing_settings([shared_settings(runs[0]) for runs in groups])
+        for runs in groups:
+            if any(run.rounds for run in runs):
+                slug = free_slug(study, {section.slug for section in sections})
+                sections.append(section_of(runs, slug, differing))
     if not sections:
         raise ValueError(f"None of the {len(results)} results has a round.")
     return sections
 
 
-def section_of(study: str, slug: str, title: str, settings: dict[str, Any], runs: list[Result]) -> Section | None:
-    grids = Counter(tuple(step.labels for step in run.rounds) for run in runs if run.rounds)
-    if not grids:
-        return None
+def section_of(runs: list[Result], slug: str, differing: Sequence[str]) -> Section:
+    """The runs with the most frequent label counts; the notices name the others.
+
+    Args:
+        runs: Runs of one study with the same settings, at least one of them with a round.
+        differing: Settings in which the sections of the study differ, for the title.
+    """
+    study, settings = runs[0].study, shared_settings(runs[0])
+    grids = Counter(labels_of(run) for run in runs if run.rounds)
     labels = max(grids, key=lambda grid: (grids[grid], len(grid), grid))
-    kept = [run for run in runs if tuple(step.labels for step in run.rounds) == labels]
-    notices = [
-        f"Left out: {run.selector} with seed {run.seed}, which has {described(run)}; the others have "
-        f"{len(labels)} from {labels[0]} to {labels[-1]} labels."
-        for run in runs
-        if tuple(step.labels for step in run.rounds) != labels
-    ]
+    kept = [run for run in runs if labels_of(run) == labels]
     series = series_of(kept)
-    all_seeds = {seed for one in series for seed in one.runs}
-    notices += [
-        f"{one.name} lacks {plural('seed', sorted(all_seeds - one.runs.keys()))}: its mean is over fewer seeds, "
-        "and its paired differences are over the shared ones."
-        for one in series
-        if all_seeds - one.runs.keys()
-    ]
-    unequal = [
-        seed for seed in sorted(all_seeds) if len({tuple(sorted(run.initial)) for run in kept if run.seed == seed}) > 1
-    ]
+    seeds = {run.seed for run in kept}
+    unequal = [seed for seed in sorted(seeds) if len({frozenset(run.initial) for run in kept if run.seed == seed}) > 1]
     if unequal:
         raise ValueError(f"{study}: the runs of {plural('seed', unequal)} do not have the same initial labels.")
     versions: dict[str, set[str]] = defaultdict(set)
     for run in kept:
         for name, version in run.versions.items():
             versions[name].add(version)
+    notices = [
+        f"Left out: {run.selector} with seed {run.seed}, which has {described(labels_of(run))}; the others have "
+        f"{described(labels)}."
+        for run in runs
+        if labels_of(run) != labels
+    ]
+    notices += [
+        f"{one.name} lacks {plural('seed', sorted(seeds - one.runs.keys()))}: its mean is over fewer seeds, "
+        "and its paired differences are over the shared ones."
+        for one in series
+        if seeds - one.runs.keys()
+    ]
     notices += [
         f"The runs used {name} {' and '.join(sorted(found))}."
         for name, found in sorted(versions.items())
@@ -139,7 +193,7 @@ def section_of(study: str, slug: str, title: str, settings: dict[str, Any], runs
     return Section(
         study=study,
         slug=slug,
-        title=title,
+        title=title_of(study, {name: settings.get(name) for name in differing}),
         settings=settings,
         labels=list(labels),
         series=series,
@@ -165,7 +219,7 @@ def series_of(runs: Iterable[Result]) -> list[Series]:
 
 def check_result(result: Result) -> None:
     for index, step in enumerate(result.rounds, start=1):
-        if not (math.isfinite(step.accuracy) and 0 <= step.accuracy <= 1):
+        if not 0 <= step.accuracy <= 1:  # nor NaN
             raise ValueError(f"{result.path}: round {index} has accuracy {step.accuracy}, outside [0, 1].")
         if len(step.asked) != len(step.reached):
             raise ValueError(
@@ -194,16 +248,15 @@ def title_of(study: str, differing: dict[str, Any]) -> str:
 
 def free_slug(study: str, taken: set[str]) -> str:
     slug = re.sub(r"[^A-Za-z0-9]+", "-", study).strip("-") or "study"
-    number = 1
-    while (candidate := slug if number == 1 else f"{slug}-{number}") in taken:
-        number += 1
-    return candidate
+    return next(name for number in count(1) if (name := slug if number == 1 else f"{slug}-{number}") not in taken)
 
 
-def described(run: Result) -> str:
-    if not run.rounds:
-        return "no rounds"
-    return f"{len(run.rounds)} from {run.rounds[0].labels} to {run.rounds[-1].labels} labels"
+def labels_of(run: Result) -> tuple[int, ...]:
+    return tuple(step.labels for step in run.rounds)
+
+
+def described(labels: Sequence[int]) -> str:
+    return f"{len(labels)} from {labels[0]} to {labels[-1]} labels" if labels else "no rounds"
 
 
 def plural(word: str, values: Sequence[int]) -> str:

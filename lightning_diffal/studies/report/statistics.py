@@ -61,11 +61,6 @@ def paired_difference(mine: Mapping[int, float], theirs: Mapping[int, float]) ->
     return mean_interval([mine[seed] - theirs[seed] for seed in seeds]) if seeds else None
 
 
-def area(accuracies: Sequence[float]) -> float:
-    """Area under the curve of accuracy against labels, as the mean accuracy over the rounds."""
-    return fmean(accuracies)
-
-
 def labels_needed(labels: Sequence[int], accuracies: Sequence[float], target: float) -> int | None:
     """The labels of the first fit that reaches the target; None if none does."""
     return next((count for count, accuracy in zip(labels, accuracies, strict=True) if accuracy >= target), None)

@@ -2,50 +2,31 @@
 
 from dataclasses import dataclass
 
-# Okabe and Ito's colors, which color-blind readers can tell apart; some darker on white, for a contrast of 3 : 1.
-LIGHT = {
-    "vermilion": "#d55e00",
-    "ink": "#3a3a3a",
-    "blue": "#0072b2",
-    "sky": "#2f93cc",
-    "green": "#008f68",
-    "purple": "#b5608f",
-    "orange": "#b87f00",
-    "grey": "#767676",
+# Every color on light and on dark pages. The hues of selectors are Okabe and Ito's, which color-blind readers can tell
+# apart; some are darker on white, for a contrast of 3 : 1.
+HUES = {
+    "vermilion": ("#d55e00", "#f07a24"),
+    "ink": ("#3a3a3a", "#e4e4e4"),
+    "blue": ("#0072b2", "#3d9bd6"),
+    "sky": ("#2f93cc", "#8fd0f7"),
+    "green": ("#008f68", "#1db58a"),
+    "purple": ("#b5608f", "#dc93ba"),
+    "orange": ("#b87f00", "#e69f00"),
+    "grey": ("#767676", "#9a9a9a"),
 }
-DARK = {
-    "vermilion": "#f07a24",
-    "ink": "#e4e4e4",
-    "blue": "#3d9bd6",
-    "sky": "#8fd0f7",
-    "green": "#1db58a",
-    "purple": "#dc93ba",
-    "orange": "#e69f00",
-    "grey": "#9a9a9a",
+PAGE_COLORS = {
+    "paper": ("#ffffff", "#15171a"),
+    "text": ("#1c1e21", "#e8eaed"),
+    "soft": ("#595f66", "#a5abb3"),
+    "rule": ("#e3e5e8", "#2d3136"),
+    "rule-strong": ("#9aa0a6", "#6b727a"),
+    "link": ("#005a8f", "#7cc4f5"),
+    "tint": ("#f0f1f3", "#212429"),
+    "light-bar": ("#f0c27a", "#c98f3c"),
+    "stage-fit": ("#c9cdd2", "#4a5058"),
 }
-# Everything that is not a selector.
-LIGHT_PAGE = {
-    "paper": "#ffffff",
-    "text": "#1c1e21",
-    "soft": "#595f66",
-    "rule": "#e3e5e8",
-    "rule-strong": "#9aa0a6",
-    "link": "#005a8f",
-    "tint": "#f0f1f3",
-    "light-bar": "#f0c27a",
-    "stage-fit": "#c9cdd2",
-}
-DARK_PAGE = {
-    "paper": "#15171a",
-    "text": "#e8eaed",
-    "soft": "#a5abb3",
-    "rule": "#2d3136",
-    "rule-strong": "#6b727a",
-    "link": "#7cc4f5",
-    "tint": "#212429",
-    "light-bar": "#c98f3c",
-    "stage-fit": "#4a5058",
-}
+LIGHT = {name: light for name, (light, _) in (HUES | PAGE_COLORS).items()}
+DARK = {name: dark for name, (_, dark) in (HUES | PAGE_COLORS).items()}
 # The color of each kind of bar.
 FILLS = {
     "exploring": "blue",
@@ -63,10 +44,15 @@ class Style:
     hue: str
     dash: tuple[float, ...] = ()
     marker: str = "circle"
+    hollow: bool = False
 
     @property
     def wide(self) -> bool:
         return self == STYLES["diffusion"]
+
+    @property
+    def css_class(self) -> str:
+        return f"{'hollow ' if self.hollow else ''}hue-{self.hue}{' wide' if self.wide else ''}"
 
 
 SOLID, DASHED, DOTTED = (), (6.0, 3.0), (1.5, 2.5)
@@ -102,3 +88,11 @@ def style_of(selector: str, name: str) -> Style:
 
 def rank(selector: str) -> int:
     return list(STYLES).index(selector) if selector in STYLES else len(STYLES)
+
+
+def color_rules() -> str:
+    """All colors as CSS: variables for light and dark pages, and classes that use them."""
+    light, dark = ("".join(f"--{name}:{color};" for name, color in theme.items()) for theme in (LIGHT, DARK))
+    hues = "".join(f".hue-{name}{{color:var(--{name})}}" for name in HUES)
+    fills = "".join(f".fill-{name}{{fill:var(--{hue});background:var(--{hue})}}" for name, hue in FILLS.items())
+    return f":root{{{light}}}@media (prefers-color-scheme: dark){{:root{{{dark}}}}}{hues}{fills}"
