@@ -20,7 +20,7 @@ def backward_layers(
     """
     rows = nodes
     for step in range(1, steps + 1):
-        rows = visit(graph.incoming.sources(rows), step)
+        rows = visit(graph.predecessors(rows), step)
         yield rows
         if len(rows) == 0:
             return

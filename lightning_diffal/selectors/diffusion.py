@@ -72,13 +72,13 @@ def batch_query(
     check_count("batch_query", "steps", steps)
     check_shrink_below("batch_query", shrink_below)
     if soft_labels is not None:
-        check_probabilities("batch_query", soft_labels, graph.num_nodes, num_classes, graph.device)
+        check_probabilities("batch_query", "soft_labels", soft_labels, graph.num_nodes, num_classes, graph.device)
 
     size = min(size, int((labels == UNLABELED).sum()))
     # A predicted class has a label already, or is 0.
     new_classes = 1 if answer is None else size
     chooser = MiniBatchChooser(graph, labels.long(), num_classes, steps, soft_labels, state_bytes, new_classes)
-    queries, unreached = [Query.empty(graph.weight)], chooser.num_unreached()
+    queries, unreached = [Query.of(labels[:0].long(), graph.weight[:0])], chooser.num_unreached()
     for start in progress(range(0, size, mini_batch)):
         query = chooser.choose(min(mini_batch, size - start))
         queries.append(query)
@@ -96,7 +96,7 @@ def batch_query(
 @skip_type_check
 def check_shrink_below(caller: str, fraction: float | None) -> None:
     if fraction is not None and not (isinstance(fraction, (int, float)) and 0 <= fraction <= 1):
-        raise ValueError(f"{caller}(shrink_below={fraction!r}): a share of the pool in [0, 1] is needed, or None.")
+        raise ValueError(f"{caller}(shrink_below={fraction!r}): a fraction of the pool in [0, 1] is needed, or None.")
 
 
 @skip_type_check
@@ -105,8 +105,8 @@ def ask(answer: Answer, query: Query, num_classes: int) -> Int[Tensor, " b"]:
     given = answer(query.indices)
     classes = given if isinstance(given, Tensor) else torch.tensor(list(given), device=query.indices.device)
     classes = classes.to(query.indices.device)
-    whole = not classes.dtype.is_floating_point and classes.dtype != torch.bool
-    if whole and classes.shape == query.indices.shape and bool(((classes >= 0) & (classes < num_classes)).all()):
+    integers = not classes.dtype.is_floating_point and classes.dtype != torch.bool
+    if integers and classes.shape == query.indices.shape and bool(((classes >= 0) & (classes < num_classes)).all()):
         return classes.long()
     raise ValueError(
         f"batch_query(answer=...): asked about the points {query.indices.tolist()} it answered {classes.tolist()}. "
@@ -145,9 +145,9 @@ class DiffusionSelector(ScoreSelector):
 
     def __post_init__(self) -> None:
         check_count("DiffusionSelector", "mini_batch", self.mini_batch)
-        for name, value in {"neighbors": self.neighbors, "steps": self.steps}.items():
-            if value is not None:
-                check_count("DiffusionSelector", name, value)
+        check_neighbors("DiffusionSelector", self.neighbors)
+        if self.steps is not None:
+            check_count("DiffusionSelector", "steps", self.steps)
         check_shrink_below("DiffusionSelector", self.shrink_below)
         check_backend("DiffusionSelector", self.backend)
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.arguments import skip_type_check
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import Answer, ScoreSelector, Selector
@@ -39,8 +39,7 @@ class LocalMaxSelector(Selector):
             raise ValueError(
                 f"LocalMaxSelector(of={self.of!r}): a selector with a `score` of all points is needed, a ScoreSelector."
             )
-        if self.neighbors is not None:
-            check_count("LocalMaxSelector", "neighbors", self.neighbors)
+        check_neighbors("LocalMaxSelector", self.neighbors)
 
     def check_pool(self, num_points: int) -> None:
         check_neighbors("LocalMaxSelector", self.neighbors, num_points)

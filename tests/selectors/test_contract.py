@@ -403,7 +403,7 @@ def test_what_was_not_asked_for_is_not_there():
         ({"mini_batch": 0}, r"DiffusionSelector\(mini_batch=0\): a whole number"),
         ({"neighbors": 2.5}, r"DiffusionSelector\(neighbors=2.5\)"),
         ({"steps": -1}, r"DiffusionSelector\(steps=-1\)"),
-        ({"shrink_below": 2}, r"DiffusionSelector\(shrink_below=2\): a share"),
+        ({"shrink_below": 2}, r"DiffusionSelector\(shrink_below=2\): a fraction"),
         ({"backend": "scipy"}, r"DiffusionSelector\(backend='scipy'\)"),
     ],
 )

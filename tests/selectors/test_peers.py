@@ -139,7 +139,7 @@ def test_badge_draws_by_scikit_activemls_chances_at_every_step(seed, monkeypatch
     )
     assert query.indices.tolist() == theirs
     gradients = Gradients(snapshot.points[unlabeled], snapshot.probabilities[unlabeled])
-    nearest = gradients.square_distance_to(place).cummin(dim=1).values  # (u, 30): after each choice
+    nearest = gradients.distance_to(place).cummin(dim=1).values  # (u, 30): after each choice
     assert (-query.scores[1:]).tolist() == pytest.approx(nearest[place[1:], torch.arange(29)].tolist(), rel=1e-4)
     # scikit-activeml 1.0.1 also counts the distance to 0, as if a gradient of 0 had been chosen; the authors do not.
     also_to_zero = torch.minimum(nearest, gradients.square_norm[:, None])
