@@ -28,7 +28,7 @@ def rows_with(value, shape=(4, 2)):
         ({"logits": torch.full((4, 2), -INF)}, r"logits=...\): 4 of 4 rows hold NaN or infinity, the first is row 0"),
         ({"embeddings": rows_with(NAN)}, r"embeddings=...\): 1 of 4 rows hold NaN or infinity, the first is row 2"),
         ({"embeddings": rows_with(-INF)}, r"embeddings=...\): 1 of 4 rows"),
-        ({"stochastic": StochasticPasses(rows_with(NAN), torch.zeros(4))}, r"stochastic.probabilities=...\): 1 of 4"),
+        ({"stochastic": StochasticPasses(HALVES + rows_with(NAN), torch.zeros(4))}, r"probabilities=...\): 1 of 4"),
         (
             {"stochastic": StochasticPasses(torch.zeros(4, 2), torch.zeros(4))},
             r"stochastic.probabilities=...\): 4 of 4 rows are not probabilities that sum to 1, the first is row 0. Log",
