@@ -40,7 +40,7 @@ class Reach:
         self.set_steps(steps)
 
     def set_steps(self, steps: int) -> None:
-        """Count up to so many steps from now on. They only shrink."""
+        """Lower the number of steps that are counted."""
         self.steps = steps
         self.num_unreached = int((self.hops > steps).sum())
 

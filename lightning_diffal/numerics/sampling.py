@@ -23,7 +23,7 @@ def sample_without_replacement(
     """`size` different integers in [0, count), or all of them, in random order."""
     if not 0 < SHUFFLE_FROM * size <= count:
         return torch.randperm(count, generator=generator, device=generator.device)[:size].to(device)
-    # Shuffling all would cost O(count). Drawing half as many more makes up for numbers that are drawn twice.
+    # Shuffling all would cost O(count). Half of the size is drawn in addition, for numbers that are drawn twice.
     drawn: dict[int, None] = {}
     while len(drawn) < size:
         more = torch.randint(count, (size + size // 2 + 1,), generator=generator, device=generator.device)

@@ -67,7 +67,7 @@ class Selector(ABC):
 
 
 class ScoreSelector(Selector):
-    """Asks where `score` is lowest. A selector of your own implements `score`, and says what it `needs`."""
+    """Asks where `score` is lowest. A selector of your own implements `score`, and declares what it `needs`."""
 
     @abstractmethod
     def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
@@ -89,11 +89,11 @@ class ScoreSelector(Selector):
 
 
 class BatchSelector(Selector):
-    """Chooses a batch as a whole. A selector of your own implements `select`, and says what it `needs`."""
+    """Chooses a batch as a whole. A selector of your own implements `select`, and declares what it `needs`."""
 
     @abstractmethod
     def select(self, snapshot: Snapshot, size: int, generator: torch.Generator, timer: StageTimer) -> Query:
-        """Choose `size` unlabeled points, of which there are at least as many, and at least one."""
+        """Choose `size` of the unlabeled points, 1 ≤ size ≤ their number."""
 
     def __call__(
         self,

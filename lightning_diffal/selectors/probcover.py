@@ -38,8 +38,8 @@ class ProbCoverSelector(BatchSelector):
             as many clusters by k-means as there are classes. That is a quantile of the distances to the nearest point
             of another cluster: of all points, or of 2,048 drawn at random in a larger pool.
         purity: α of the paper.
-        counted: In a larger pool than this, coverage is counted on so many points drawn at random. Every point remains
-            a candidate.
+        counted: In a larger pool than this, coverage is counted on this many points, drawn at random. Every point
+            remains a candidate.
 
     Needs embeddings. Cost: O(n · min(n, counted) · d) at most twice, however many points are asked for; in float64,
     since float32 does not resolve distances within a tight class far from the origin. Memory: two
@@ -57,7 +57,7 @@ class ProbCoverSelector(BatchSelector):
         if self.radius is not None and not self.radius >= 0:
             raise ValueError(f"ProbCoverSelector(radius={self.radius!r}): a distance of at least 0 is needed, or None.")
         if not 0 < self.purity < 1:
-            raise ValueError(f"ProbCoverSelector(purity={self.purity!r}): a share between 0 and 1 is needed.")
+            raise ValueError(f"ProbCoverSelector(purity={self.purity!r}): a fraction between 0 and 1 is needed.")
 
     def select(self, snapshot: Snapshot, size: int, generator: torch.Generator, timer: StageTimer) -> Query:
         points = snapshot.points.to(wide_dtype(snapshot.labels.device))

@@ -52,7 +52,7 @@ def pruned_search(
     Distances are computed from offsets to a center nearby, so that the spread is the size of the cells a point is
     compared with and not its norm: clusters far from the origin cost no precision.
 
-    Cost: between O(n^0.5 d) and O(n d) for each row. Memory beside the result: O(n d + r count) for sorted copies and
+    Cost: between O(n^0.5 d) and O(n d) for each row. Memory besides the result: O(n d + r count) for sorted copies and
     the initial search, and about 200 MiB of tables and tiles.
     """
     found = torch.empty_like(initial.position)
@@ -110,7 +110,7 @@ def search_nearby_cells(cells: VoronoiCells, query: Int[Tensor, " r"], count: in
 def search_remaining_cells(
     cells: VoronoiCells, initial: InitialResult, part: slice, capacity: int
 ) -> tuple[Int[Tensor, "b count"], Float[Tensor, " b"]]:
-    """Positions of the nearest points of some query points, and the largest radius of the cells compared with.
+    """Positions of the nearest points of a part of the query points, and the largest radius of the cells compared with.
 
     Holds `capacity` candidates beyond those it is asked for before the far ones are dropped.
     """
@@ -161,9 +161,9 @@ def cells_in_reach(
     table = torch.empty(len(cells.center), len(query), dtype=torch.bool, device=query.device)
     spread = cells.radius[cells.assignment[query]]
     square = cells.center.square().sum(dim=1)
-    # A generous share of |x|² and |c|² covers every rounding in the bounds below, and in the assignment.
+    # A generous fraction of |x|² and |c|² covers every rounding in the bounds below, and in the assignment.
     slack = 16 * (cells.points.shape[1] + 8) * FLOAT32_ROUNDING
-    # A cell searched before is put behind a plane at -∞, and where 0 · -∞ is NaN nothing is below that.
+    # A plane at -∞ excludes a cell that was searched before; where 0 · -∞ is NaN, no comparison with it holds.
     plane_distance = cells.center_distance.masked_fill(initial.searched.T, -float("inf"))  # (m, own cell)
     for part in split(0, len(query), tile_height(len(cells.center))):
         points, own_cell, limit = cells.points[query[part]], cells.assignment[query[part]], farthest[part].sqrt()
