@@ -66,28 +66,6 @@ class Selector(ABC):
         """
 
 
-class ScoreSelector(Selector):
-    """Asks where `score` is lowest. A selector of your own implements `score`, and declares what it `needs`."""
-
-    @abstractmethod
-    def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
-        """A number for every point of the pool, labeled ones included; the lowest are asked first."""
-
-    def __call__(
-        self,
-        snapshot: Snapshot,
-        size: int,
-        *,
-        answer: Answer | None = None,
-        generator: torch.Generator | None = None,
-        timer: StageTimer | None = None,
-    ) -> Query:
-        timer = timer or StageTimer()
-        scores = self.score(snapshot, timer)
-        with timer.stage("query"):
-            return take_lowest(scores, snapshot.unlabeled, size)
-
-
 class BatchSelector(Selector):
     """Chooses a batch as a whole. A selector of your own implements `select`, and declares what it `needs`."""
 
@@ -109,6 +87,19 @@ class BatchSelector(Selector):
             return Query.of(snapshot.unlabeled)
         generator = generator or torch.Generator(snapshot.labels.device).manual_seed(0)
         return self.select(snapshot, size, generator, timer or StageTimer())
+
+
+class ScoreSelector(BatchSelector):
+    """Asks where `score` is lowest. A selector of your own implements `score`, and declares what it `needs`."""
+
+    @abstractmethod
+    def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
+        """A number for every point of the pool, labeled ones included; the lowest are asked first."""
+
+    def select(self, snapshot: Snapshot, size: int, generator: torch.Generator, timer: StageTimer) -> Query:
+        scores = self.score(snapshot, timer)
+        with timer.stage("query"):
+            return take_lowest(scores, snapshot.unlabeled, size)
 
 
 # What a user may pass as a selector. A function may return indices instead of a Query.
