@@ -1,17 +1,18 @@
-"""Which backend builds the graph fastest, by n and d: the ground of `backend="auto"`.
+"""Which backend builds the graph fastest, by n and d: `backend="auto"` follows this table.
 
-All backends run in one process and take turns, after one round nobody times; the graphs must be equal. A backend that
-takes longer than a minute is left out of sizes with as many dimensions or more.
+All backends run in one process and alternate, after a warm-up; the graphs must be equal. A backend that takes longer
+than a minute is left out of sizes with as many dimensions or more.
 
 Usage: python benchmarks/bench_graph_backends.py [--repeats 3] [--neighbors 10]
 """
 
 import argparse
 import statistics
-import time
+from functools import partial
 
 import torch
-from hidden_layer import hidden_layer
+from measure import timed
+from synthetic_embeddings import synthetic_embeddings
 
 from lightning_diffal import NeighborGraph, build_graph
 from lightning_diffal.graph.knn.registry import Backend
@@ -22,7 +23,7 @@ SIZES = [
     *((50_000, 2), (50_000, 4), (50_000, 8), (50_000, 20)),
 ]
 BACKENDS: list[Backend] = ["torch", "cluster", "faiss"]
-PATIENCE = 60.0
+MAX_SECONDS = 60.0
 
 
 def main() -> None:
@@ -34,17 +35,17 @@ def main() -> None:
     print("| n | d | " + " | ".join(BACKENDS) + " |\n|---|---|---|---|---|")
     slow: set[tuple[Backend, int]] = set()
     for n, d in SIZES:
-        points = torch.from_numpy(hidden_layer(n, d, classes=10)[0])
+        points = torch.from_numpy(synthetic_embeddings(n, d, classes=10)[0])
         times: dict[Backend, list[float]] = {backend: [] for backend in BACKENDS}
         graphs: dict[Backend, NeighborGraph] = {}
         for _ in range(arguments.repeats + 1):
             for backend in BACKENDS:
                 if any(backend == name and d >= dimensions for name, dimensions in slow):
                     continue
-                start = time.perf_counter()
-                graphs[backend] = build_graph(points, arguments.neighbors, backend=backend)
-                times[backend].append(time.perf_counter() - start)
-                if times[backend][-1] > PATIENCE:
+                build = partial(build_graph, points, arguments.neighbors, backend=backend)
+                graphs[backend], seconds = timed(build)
+                times[backend].append(seconds)
+                if seconds > MAX_SECONDS:
                     slow.add((backend, d))
         for graph in graphs.values():
             if not torch.equal(graph.col, graphs["torch"].col):

@@ -1,9 +1,9 @@
-"""How much cheaper a query is than with what the paper used: scikit-learn neighbors, SciPy products, argsort.
+"""How much cheaper a query is than with the paper's stack: scikit-learn neighbors, SciPy products, argsort.
 
-Every measurement is a process of its own, cold, and the sides take turns; the warm column builds the same graph once
-more at the end. Peak memory is the process's own, above what it held once the data was loaded. Both sides must choose
-the same points. faiss stands for exact search alone: neither weights nor a query. What we prepare before the first
-choice is in the seconds of the query; a choice is the mean of all that follow.
+Every measurement is a process of its own, cold, and the sides alternate; the warm column builds the same graph once
+more at the end. Peak memory is above that of the loaded data. Both sides must choose the same points. faiss stands for
+exact search alone, without weights and query. Our seconds of the query include what is prepared before the first
+choice; a choice is the mean of all that follow.
 
 Usage: python benchmarks/bench_query_vs_the_papers_stack.py [--settings mnist cifar10 100k 1m] [--repeats 3]
 """
@@ -15,18 +15,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from hidden_layer import hidden_layer
-
-Result = TypeVar("Result")
+from measure import median_and_range, peak_memory, timed
+from synthetic_embeddings import synthetic_embeddings
 
 CLASSES = 10
 SIDES = ("paper", "ours", "faiss")
+# What is measured, and the digits shown; the choice is in milliseconds.
+COLUMNS = {"graph": 2, "warm": 2, "query": 2, "choice": 2, "total": 2, "peak": 0}
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,9 @@ class Setting:
     shrink_below: float | None
     known: int
     peer_rows: int | None = None
-    """Rows the peers' graphs are timed on, and scaled from: exact search costs the same for every row."""
+    """Rows on which the peers' graphs are timed; exact search costs the same for every row."""
     peer_choices: int | None = None
-    """Choices the paper's stack is asked for, with our graph, since it would take hours to build its own."""
+    """Choices of the paper's stack, with our graph, since it would take hours to build its own."""
 
 
 SETTINGS = {
@@ -73,9 +74,9 @@ def main() -> None:
 
 def compare(name: str, folder: Path, repeats: int) -> None:
     setting = SETTINGS[name]
-    embedding, label = hidden_layer(setting.n, setting.d, CLASSES)
+    embedding, label = synthetic_embeddings(setting.n, setting.d, CLASSES)
     np.savez(folder / "data.npz", embedding=embedding, label=label)
-    # Ours goes first where the paper's stack is given our graph.
+    # Ours goes first where the paper's stack uses our graph.
     sides = ("ours", "paper", "faiss") if setting.peer_choices else SIDES
     results: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
     for _ in range(repeats):
@@ -85,41 +86,23 @@ def compare(name: str, folder: Path, repeats: int) -> None:
             results[side].append(json.loads(output))
     chosen = [run["indices"] for run in results["paper"] + results["ours"]]
     shortest = min(map(len, chosen))
-    same = sum(len({run[place] for run in chosen}) == 1 for place in range(shortest))
+    same = sum(len({indices[i] for indices in chosen}) == 1 for i in range(shortest))
     for side in SIDES:
-        print(row(name, side, results[side], f"{same}/{shortest}"), flush=True)
-    print(ratios(name, results), flush=True)
+        cells = [
+            median_and_range([run[column] for run in results[side]], digits) if column in results[side][0] else ""
+            for column, digits in COLUMNS.items()
+        ]
+        agreement = "" if side == "faiss" else f"{same}/{shortest}"
+        print(f"| {name} | {side} | {' | '.join(cells)} | {agreement} |", flush=True)
+    ratios = " | ".join(ratio(column, results) for column in COLUMNS)
+    print(f"| {name} | **ratio** | {ratios} | |", flush=True)
 
 
-def row(name: str, side: str, runs: list[dict[str, Any]], same: str) -> str:
-    graph = f"{spread([run['graph'] for run in runs])} | {spread([run['warm'] for run in runs])}"
-    if side == "faiss":
-        return f"| {name} | faiss | {graph} | | | | {spread([run['peak'] for run in runs], 0)} | |"
-    query, choice = spread([run["query"] for run in runs]), spread([1000 * run["choice"] for run in runs])
-    total, peak = spread([run["graph"] + run["query"] for run in runs]), spread([run["peak"] for run in runs], 0)
-    return f"| {name} | {side} | {graph} | {query} | {choice} | {total} | {peak} | {same} |"
-
-
-def spread(values: list[float], digits: int = 2) -> str:
-    middle = f"{statistics.median(values):,.{digits}f}"
-    return middle if len(values) == 1 else f"{middle} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
-
-
-def ratios(name: str, results: dict[str, list[dict[str, Any]]]) -> str:
-    def median(side: str, *parts: str) -> float:
-        return float(statistics.median(sum(run[part] for part in parts) for run in results[side]))
-
-    def ratio(*parts: str) -> float:
-        return median("paper", *parts) / median("ours", *parts)
-
-    def to_faiss(part: str) -> float:
-        return median("faiss", part) / median("ours", part)
-
-    graph, warm = (f"{ratio(part):.1f} (faiss {to_faiss(part):.1f})" for part in ("graph", "warm"))
-    return (
-        f"| {name} | **ratio** | {graph} | {warm} | {ratio('query'):.1f} "
-        f"| {ratio('choice'):.1f} | {ratio('graph', 'query'):.1f} | {ratio('peak'):.1f} | |"
-    )
+def ratio(column: str, results: dict[str, list[dict[str, Any]]]) -> str:
+    """The paper's median divided by ours, and that of faiss where it is the graph's."""
+    median = {side: statistics.median(run.get(column, 0.0) for run in runs) for side, runs in results.items()}
+    faiss = f" (faiss {median['faiss'] / median['ours']:.1f})" if column in ("graph", "warm") else ""
+    return f"{median['paper'] / median['ours']:.1f}{faiss}"
 
 
 def environment() -> str:
@@ -133,13 +116,14 @@ def environment() -> str:
 
 
 def measure(side: str, setting: Setting, folder: Path) -> dict[str, Any]:
-    """One side in this process: seconds for graph and query, seconds a choice, MiB, and what was chosen."""
+    """One side in this process: the columns of the table and the chosen indices."""
     data = np.load(folder / "data.npz")
     embedding, label = data["embedding"], data["label"]
     known = np.full(setting.n, -1)
     first = np.random.default_rng(1).choice(setting.n, setting.known, replace=False)
     known[first] = label[first]
-    return {"paper": paper, "ours": ours, "faiss": faiss_graph}[side](embedding, label, known, setting, folder)
+    result = {"paper": paper, "ours": ours, "faiss": faiss_graph}[side](embedding, label, known, setting, folder)
+    return result | {"total": result["graph"] + result["query"]} if "query" in result else result
 
 
 def ours(embedding: Any, label: Any, known: Any, setting: Setting, folder: Path) -> dict[str, Any]:
@@ -155,7 +139,7 @@ def ours(embedding: Any, label: Any, known: Any, setting: Setting, folder: Path)
             yield start
             chosen_at.append(time.perf_counter())
 
-    held = peak_memory()
+    before = peak_memory()
     graph, graph_seconds = timed(lambda: build_graph(points, setting.neighbors))
     query, query_seconds = timed(
         lambda: batch_query(
@@ -170,15 +154,15 @@ def ours(embedding: Any, label: Any, known: Any, setting: Setting, folder: Path)
             progress=clock,
         )
     )
-    peak = peak_memory() - held
+    peak = peak_memory() - before
     if setting.peer_choices:
         np.save(folder / "neighbors.npy", graph.col.view(setting.n, setting.neighbors).numpy())
-    again = graph_seconds if setting.peer_rows else timed(lambda: build_graph(points, setting.neighbors))[1]
+    warm = graph_seconds if setting.peer_rows else timed(lambda: build_graph(points, setting.neighbors))[1]
     return {
         "graph": graph_seconds,
-        "warm": again,
+        "warm": warm,
         "query": query_seconds,
-        "choice": float(np.diff(chosen_at).mean()) / setting.mini_batch,
+        "choice": 1000 * float(np.diff(chosen_at).mean()) / setting.mini_batch,
         "peak": peak,
         "indices": query.indices.tolist(),
     }
@@ -188,27 +172,21 @@ def paper(embedding: Any, label: Any, known: Any, setting: Setting, folder: Path
     import scipy.sparse  # noqa: F401, PLC0415, so that no import is timed
     import sklearn.neighbors  # noqa: F401, PLC0415
 
-    held = peak_memory()
+    before = peak_memory()
     if setting.peer_rows:
         search_seconds = sampled_search(embedding, setting, np.load(folder / "neighbors.npy"))
         (kernel, influence), weight_seconds = timed(lambda: weights(embedding, np.load(folder / "neighbors.npy")))
-        graph_seconds = again = search_seconds + weight_seconds
+        graph_seconds = warm = search_seconds + weight_seconds
     else:
         (kernel, influence), graph_seconds = timed(lambda: papers_graph(embedding, setting))
     size = setting.peer_choices or setting.size
     indices, query_seconds = timed(lambda: papers_query(kernel, influence, label, known.copy(), setting, size))
-    peak = peak_memory() - held
+    peak = peak_memory() - before
     if not setting.peer_rows:
-        again = timed(lambda: papers_graph(embedding, setting))[1]
+        warm = timed(lambda: papers_graph(embedding, setting))[1]
     choice = query_seconds / size
-    return {
-        "graph": graph_seconds,
-        "warm": again,
-        "query": choice * setting.size,
-        "choice": choice,
-        "peak": peak,
-        "indices": indices,
-    }
+    seconds = {"graph": graph_seconds, "warm": warm, "query": choice * setting.size, "choice": 1000 * choice}
+    return seconds | {"peak": peak, "indices": indices}
 
 
 def papers_graph(embedding: Any, setting: Setting) -> tuple[Any, Any]:
@@ -219,7 +197,7 @@ def papers_graph(embedding: Any, setting: Setting) -> tuple[Any, Any]:
 
 
 def sampled_search(embedding: Any, setting: Setting, expected: Any) -> float:
-    """What scikit-learn would take for all rows, from some of them; its neighbors must be ours."""
+    """The seconds of scikit-learn for all rows, extrapolated from a sample; its neighbors must equal ours."""
     from sklearn.neighbors import NearestNeighbors  # noqa: PLC0415
 
     rows = np.random.default_rng(2).choice(setting.n, setting.peer_rows, replace=False)
@@ -240,8 +218,8 @@ def weights(embedding: Any, neighbors: Any) -> tuple[Any, Any]:
     distance = np.stack([((wide - wide[neighbors[:, j]]) ** 2).sum(axis=1) for j in range(k)], axis=1)
     weight = np.exp(-distance / distance.max(axis=1, keepdims=True))
     influence = weight.sum(axis=1)
-    chance = (weight / influence[:, None]).ravel()
-    return csr_matrix((chance, neighbors.ravel(), np.arange(0, n * k + 1, k)), (n, n)), influence
+    probability = (weight / influence[:, None]).ravel()
+    return csr_matrix((probability, neighbors.ravel(), np.arange(0, n * k + 1, k)), (n, n)), influence
 
 
 def papers_query(kernel: Any, influence: Any, label: Any, known: Any, setting: Setting, size: int) -> list[int]:
@@ -256,10 +234,10 @@ def papers_query(kernel: Any, influence: Any, label: Any, known: Any, setting: S
         for _ in range(steps):
             chi = kernel @ chi
             chi[labeled] = target
-        torn = np.abs(chi).min(axis=1)
+        score = np.abs(chi).min(axis=1)
         unreached = ~chi.any(axis=1)
         # Unreached points first, by influence; both keys in one, since influence is positive.
-        order = np.argsort(np.where(unreached, -influence, torn), kind="stable")
+        order = np.argsort(np.where(unreached, -influence, score), kind="stable")
         order = order[known[order] < 0]
         batch = order[: min(setting.mini_batch, size - len(chosen))]
         chosen += batch.tolist()
@@ -279,21 +257,10 @@ def faiss_graph(embedding: Any, label: Any, known: Any, setting: Setting, folder
         index.add(embedding)
         index.search(rows, setting.neighbors + 1)
 
-    held = peak_memory()
+    before = peak_memory()
     seconds = timed(search)[1] * setting.n / len(rows)
-    peak = peak_memory() - held
+    peak = peak_memory() - before
     return {"graph": seconds, "warm": seconds if setting.peer_rows else timed(search)[1], "peak": peak}
-
-
-def timed(work: Callable[[], Result]) -> tuple[Result, float]:
-    started = time.perf_counter()
-    return work(), time.perf_counter() - started
-
-
-def peak_memory() -> float:
-    """The most this process has held so far, in MiB; `ru_maxrss` would count what its parent held."""
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
     python benchmarks/bench_round_vs_fit.py
 
-Made-up data of the sizes of the paper's MNIST and CIFAR-10 studies, with their networks, batch sizes and epochs. Three
-questions, each with both sides in one run, alternating:
+Synthetic data of the sizes of the paper's MNIST and CIFAR-10 studies, with their networks, batch sizes and epochs.
+Three rows for each, with both sides in one run, alternating:
 
-* the seconds a round adds, as a share of the fit before it;
+* the seconds a round adds, as a fraction of the fit before it;
 * the embedding pass against a bare inference loop over the same loader;
 * an epoch of the restricted loader against the user's own loader over a dataset of that size.
 """
@@ -14,7 +14,6 @@ import argparse
 import logging
 import statistics
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Any
 
 import lightning as L  # noqa: N812
 import torch
+from measure import timed
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Subset, TensorDataset
@@ -85,15 +85,9 @@ def pool_of(setting: Setting) -> TensorDataset:
     return TensorDataset(centers[classes] + torch.randn(setting.points, setting.inputs, generator=generator), classes)
 
 
-def seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
 def alternating(ours: Callable[[], object], theirs: Callable[[], object], repeats: int) -> list[tuple[float, float]]:
     ours(), theirs()  # the first calls of torch are slower
-    return [(seconds(ours), seconds(theirs)) for _ in range(repeats)]
+    return [(timed(ours)[1], timed(theirs)[1]) for _ in range(repeats)]
 
 
 def trainer_for(folder: str, epochs: int, *callbacks: L.Callback) -> L.Trainer:

@@ -1,18 +1,15 @@
 """How long every selector takes, and how much memory, beside the peers that offer the same one.
 
-Every measurement is a process of its own, cold, with imports and data loaded before the clock starts; the sides take
-turns. What takes less than a second is done again in the same process, three times, and their median is the warm
-column: a process that has trained a network has made torch's first calls already. Peak memory is the process's own,
-above what it held once the data was loaded. A side that needs more memory or time than it is given is recorded as such,
-and the bench goes on. All begin with a model's logits and its embedding, or with the probabilities of its passes, and
-with the labels known so far, in which they find the points without one. Ours is a snapshot, checked, and the call of a
-selector on it; the callback also checks the answer, which takes less than a tenth of a millisecond for 100 points.
-Results are appended to a file as they come, and what is in it is not measured again.
+Every measurement is a process of its own, cold, with imports and data loaded before the clock starts; the sides
+alternate. What takes less than a second is repeated three times in the same process: the median is the warm column,
+since torch's first calls have been made by the time a network is trained. Peak memory is above that of the loaded data.
+A side that exceeds its memory or time is recorded as such. Every side starts from logits and embeddings, or the
+probabilities of passes, and the known labels. Results are appended to a file and not measured again.
 
-Where both sides must choose the same points, the table says how many of them they share; where the choice has ties or
-chance, it gives what the choice is made for: the covering radius of coreset (smaller is better), the share of the pool
-that ProbCover covers (larger is better). (small-text 1.4.1 takes places among the unlabeled for indices of the pool
-once it has chosen a point, so its coreset is another one. graphlearning's own graph is an approximate one, by annoy.)
+Where both sides must choose the same points, the table counts those they share; where the choice has ties or is
+random, it gives the objective: the covering radius of coreset (smaller is better), the fraction of the pool that
+ProbCover covers (larger is better). (small-text 1.4.1 confuses positions among the unlabeled with indices of the pool
+once it has chosen a point, so its coreset differs. graphlearning's own graph is approximate, by annoy.)
 
 Peers: pip install scikit-activeml small-text baal graphlearning annoy. A peer that is missing is left out.
 Usage: python benchmarks/bench_selectors_vs_peers.py [--sizes 10000 50000 1000000] [--selectors margin badge ...]
@@ -26,17 +23,17 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hidden_layer import hidden_layer
-from sides_of_selectors import CLASSES, MODULES, OURS, PEERS, RADIUS, SIZE, Data
+from measure import peak_memory, timed
+from selector_calls import CLASSES, MODULES, OURS, PEERS, RADIUS, SIZE, Data
+from synthetic_embeddings import synthetic_embeddings
 
-# Whether both sides should choose the same points.
-SAME = {"uncertainty", "margin", "entropy", "bald", "poisson"}
+# Selectors for which both sides should choose the same points.
+SAME_POINTS = {"uncertainty", "margin", "entropy", "bald", "poisson"}
 
 
 def main() -> None:
@@ -66,13 +63,13 @@ def main() -> None:
                 for side in sides_of(selector):
                     key = setting | {"n": n, "selector": selector, "side": side}
                     before = [run for run in done if run.items() >= key.items()]
-                    # Who has run out of memory or time once is not tried again.
+                    # A side that exceeded memory or time is not tried again.
                     if any(run["repeat"] == repeat or "failed" in run for run in before):
                         continue
-                    done.append(key | {"repeat": repeat} | run_apart(selector, side, n, arguments))
+                    done.append(key | {"repeat": repeat} | run_in_process(selector, side, n, arguments))
                     with results.open("a") as file:
                         file.write(json.dumps(done[-1]) + "\n")
-                    print(f"{n:,} {selector} {side}: {shown(done[-1:])}", file=sys.stderr, flush=True)
+                    print(f"{n:,} {selector} {side}: {medians(done[-1:])}", file=sys.stderr, flush=True)
     asked = [run for run in done if run["n"] in arguments.sizes and run["selector"] in arguments.selectors]
     print(table([run for run in asked if run.items() >= setting.items()]))
 
@@ -81,7 +78,7 @@ def sides_of(selector: str) -> list[str]:
     return ["ours", *(side for (name, side) in PEERS if name == selector and find_spec(MODULES[side]) is not None)]
 
 
-def run_apart(selector: str, side: str, n: int, arguments: argparse.Namespace) -> dict[str, Any]:
+def run_in_process(selector: str, side: str, n: int, arguments: argparse.Namespace) -> dict[str, Any]:
     file = make_data(n, arguments.dimensions, arguments.known, arguments.folder)
     command = [sys.executable, __file__, "--one", selector, side, str(file), "--gib", str(arguments.gib)]
     environment = os.environ | {
@@ -89,27 +86,23 @@ def run_apart(selector: str, side: str, n: int, arguments: argparse.Namespace) -
     }
     try:
         process = subprocess.run(
-            command,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=arguments.seconds,
-            check=False,
+            command, env=environment, capture_output=True, text=True, timeout=arguments.seconds, check=False
         )
     except subprocess.TimeoutExpired:
         return {"failed": f"more than {arguments.seconds:.0f} s"}
     if process.returncode == 0:
         return dict(json.loads(process.stdout.splitlines()[-1]))
-    starved = any(word in process.stderr for word in ("MemoryError", "not enough memory", "can't allocate"))
-    last = process.stderr.strip().splitlines()[-1:] or [f"signal {-process.returncode}"]
-    return {"failed": f"more than {arguments.gib:.0f} GiB" if starved else last[0][:100]}
+    if any(message in process.stderr for message in ("MemoryError", "not enough memory", "can't allocate")):
+        return {"failed": f"more than {arguments.gib:.0f} GiB"}
+    last_line = process.stderr.strip().splitlines()[-1:] or [f"signal {-process.returncode}"]
+    return {"failed": last_line[0][:100]}
 
 
 def make_data(n: int, dimensions: int, known: int, folder: Path) -> Path:
     """A file of embeddings of a hidden layer, a linear model's logits on them, and the labels that are known."""
     file = folder / f"data_{n}_{dimensions}_{known}.npz"
     if not file.exists():
-        embedding, label = hidden_layer(n, dimensions, CLASSES)
+        embedding, label = synthetic_embeddings(n, dimensions, CLASSES)
         rng = np.random.default_rng(1)
         logits = (embedding - embedding.mean(axis=0)) @ rng.normal(size=(dimensions, CLASSES)).astype(np.float32)
         labels = np.full(n, -1)
@@ -122,56 +115,39 @@ def make_data(n: int, dimensions: int, known: int, folder: Path) -> Path:
 def measure(selector: str, side: str, file: Path, gib: float) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (int(gib * 2**30), int(gib * 2**30)))
     data = Data(selector, file)
-    work = (OURS[selector] if side == "ours" else PEERS[selector, side])(data)
-    held = peak_memory()
-    wall, cpu = time.perf_counter(), time.process_time()
-    chosen = np.asarray(work()).astype(int)
-    seconds, cpu_seconds = time.perf_counter() - wall, time.process_time() - cpu
-    result = {"seconds": seconds, "cpu": cpu_seconds, "peak": peak_memory() - held, "indices": chosen.tolist()}
-    result["warm"] = statistics.median(timed(work) for _ in range(3)) if seconds < 1 else seconds
+    call = (OURS[selector] if side == "ours" else PEERS[selector, side])(data)
+    memory, cpu = peak_memory(), time.process_time()
+    indices, seconds = timed(call)
+    result: dict[str, Any] = {"seconds": seconds, "cpu": time.process_time() - cpu, "peak": peak_memory() - memory}
+    result["warm"] = statistics.median(timed(call)[1] for _ in range(3)) if seconds < 1 else seconds
+    chosen = np.asarray(indices).astype(int)
+    result["indices"] = chosen.tolist()
     if len(set(chosen.tolist())) != SIZE or (data.known[chosen] >= 0).any():
         result["wrong"] = f"{len(set(chosen.tolist()))} different points, {(data.known[chosen] >= 0).sum()} labeled"
     if selector in ("coreset", "probcover"):
-        centers = np.concatenate([data.labeled, chosen])
-        blocks = np.array_split(data.embedding, max(1, len(data.embedding) // 10_000))
-        gap = np.concatenate([gap_to(block, data.embedding[centers]) for block in blocks])
-        result["goal"] = float(gap.max() if selector == "coreset" else (gap <= RADIUS).mean())
+        from scipy.spatial import cKDTree  # noqa: PLC0415, not before the memory is measured
+
+        centers = cKDTree(data.embedding[np.concatenate([data.labeled, chosen])])
+        distance = centers.query(data.embedding)[0]
+        result["objective"] = float(distance.max() if selector == "coreset" else (distance <= RADIUS).mean())
     print(json.dumps(result))
 
 
-def timed(work: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
-def gap_to(points: Any, centers: Any) -> Any:
-    from scipy.spatial.distance import cdist  # noqa: PLC0415
-
-    return cdist(points, centers).min(axis=1)
-
-
-def peak_memory() -> float:
-    """The most this process has held so far, in MiB."""
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
-
-
 def table(runs: list[dict[str, Any]]) -> str:
-    lines = ["| n | selector | side | seconds | warm s | CPU s | peak MiB | same points as ours, or goal |"]
+    lines = ["| n | selector | side | seconds | warm s | CPU s | peak MiB | same points as ours, or objective |"]
     lines.append("|---|---|---|---|---|---|---|---|")
     for n in sorted({run["n"] for run in runs}):
         for selector in OURS:
-            of_ours = [run for run in runs if (run["n"], run["selector"], run["side"]) == (n, selector, "ours")]
-            for side in ["ours", *MODULES]:
-                some = [run for run in runs if (run["n"], run["selector"], run["side"]) == (n, selector, side)]
-                if some:
-                    agreed = agreement(selector, some[0], of_ours[0])
-                    lines.append(f"| {n:,} | {selector} | {side} | {shown(some)} | {agreed} |")
+            measured = [run for run in runs if (run["n"], run["selector"]) == (n, selector)]
+            by_side = {side: [run for run in measured if run["side"] == side] for side in ["ours", *MODULES]}
+            for side, repeats in by_side.items():
+                if repeats:
+                    agreed = agreement(selector, repeats[0], by_side["ours"][0])
+                    lines.append(f"| {n:,} | {selector} | {side} | {medians(repeats)} | {agreed} |")
     return "\n".join(lines)
 
 
-def shown(runs: list[dict[str, Any]]) -> str:
+def medians(runs: list[dict[str, Any]]) -> str:
     good = [run for run in runs if "failed" not in run]
     if not good:
         return f"{runs[-1]['failed']} | | | "
@@ -179,14 +155,14 @@ def shown(runs: list[dict[str, Any]]) -> str:
     return f"{columns[0]:,.4f} | {columns[1]:,.4f} | {columns[2]:,.3f} | {columns[3]:,.0f}"
 
 
-def agreement(selector: str, run: dict[str, Any], of_ours: dict[str, Any]) -> str:
+def agreement(selector: str, run: dict[str, Any], ours: dict[str, Any]) -> str:
     if "failed" in run:
         return ""
     parts = [f"wrong: {run['wrong']}"] if "wrong" in run else []
-    if selector in SAME and run is not of_ours and "failed" not in of_ours:
-        parts.append(f"{len(set(run['indices']) & set(of_ours['indices']))}/{SIZE}")
-    if "goal" in run:
-        parts.append(f"{run['goal']:.4f}")
+    if selector in SAME_POINTS and run is not ours and "failed" not in ours:
+        parts.append(f"{len(set(run['indices']) & set(ours['indices']))}/{SIZE}")
+    if "objective" in run:
+        parts.append(f"{run['objective']:.4f}")
     return ", ".join(parts)
 
 

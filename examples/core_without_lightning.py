@@ -1,4 +1,4 @@
-"""The core on its own: ask a checkerboard for labels, and see what they teach.
+"""The core without Lightning: query labels on a checkerboard, and compare diffusion with random choice.
 
 Points in a plane are their own embedding, and the sign of the diffused labels is the classifier. Twenty queries of five
 points, once chosen by diffusion and once at random, from the same eight first labels.

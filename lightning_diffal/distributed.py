@@ -13,7 +13,7 @@ from lightning_diffal.arguments import check_count, skip_type_check
 @skip_type_check
 @dataclass(frozen=True)
 class Ranks:
-    """A group of processes, one of which is this one. `Ranks()` is a single process and communicates with nobody.
+    """A group of processes, one of which is this one. `Ranks()` is a single process without communication.
 
     Every method is a collective: all ranks of the group must call the same methods in the same order.
 

@@ -5,7 +5,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, check_floats, check_integers, skip_type_check
+from lightning_diffal.arguments import check_count, check_integers, check_matrix, skip_type_check
 
 UNLABELED: Final = -1
 
@@ -37,29 +37,16 @@ def check_labels(caller: str, labels: Tensor, num_nodes: int, num_classes: int, 
 
 @skip_type_check
 def check_probabilities(
-    caller: str, soft_labels: Tensor, num_nodes: int, num_classes: int, device: torch.device
+    caller: str, name: str, rows: Tensor, num_nodes: int, num_classes: int, device: torch.device
 ) -> None:
-    """Refuse soft labels that are not one probability for each point and class."""
-    check_floats(caller, "soft_labels", soft_labels)
-    if soft_labels.shape != (num_nodes, num_classes):
-        raise ValueError(
-            f"{caller}(soft_labels=...): shape ({num_nodes}, {num_classes}) is needed, one probability for each "
-            f"point and class, {tuple(soft_labels.shape)} was given."
-        )
-    if soft_labels.device != device:
-        raise ValueError(f"{caller}(soft_labels=...): they are on {soft_labels.device}, the graph is on {device}.")
-    check_rows_are_probabilities(caller, "soft_labels", soft_labels)
-
-
-def check_rows_are_probabilities(caller: str, name: str, rows: Tensor) -> None:
-    """Refuse rows (n, c) of which one is not a distribution over the classes."""
+    """Refuse anything but a distribution over the classes for each node."""
+    check_matrix(caller, name, rows, num_nodes, num_classes, device)
     rows = rows.float()
     # A softmax in bfloat16 sums to 1 within about 0.01. NaN fails both comparisons.
     right = ((rows.sum(dim=1) - 1).abs() <= 0.02) & (rows.amin(dim=1) >= 0)
-    if bool(right.all()):
-        return
-    wrong = (~right).nonzero()[:, 0]
-    raise ValueError(
-        f"{caller}({name}=...): {len(wrong)} of {len(rows)} rows are not probabilities that sum to 1, "
-        f"the first is row {int(wrong[0])}. Logits need a softmax first."
-    )
+    if not bool(right.all()):
+        wrong = (~right).nonzero()[:, 0]
+        raise ValueError(
+            f"{caller}({name}=...): {len(wrong)} of {len(rows)} rows are not probabilities that sum to 1, "
+            f"the first is row {int(wrong[0])}. Logits need a softmax first."
+        )

@@ -24,10 +24,10 @@ class ProcessGroup:
             address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
         fork = multiprocessing.get_context("fork")
         pipes = [fork.Pipe() for _ in range(world)]
-        self.pipes = [here for here, _ in pipes]
+        self.pipes = [parent for parent, _ in pipes]
         self.processes = [
-            fork.Process(target=serve, args=(rank, world, address, there), daemon=True)
-            for rank, (_, there) in enumerate(pipes)
+            fork.Process(target=serve, args=(rank, world, address, child), daemon=True)
+            for rank, (_, child) in enumerate(pipes)
         ]
         for process in self.processes:
             process.start()

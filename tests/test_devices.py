@@ -30,7 +30,7 @@ def test_graphs_are_made_on_the_device_of_the_embeddings(backend, symmetric):
     assert torch.equal(graph.influence, expected.influence)
 
 
-def test_so_are_those_of_the_pruned_search_and_of_all_differences(monkeypatch):
+def test_the_pruned_search_and_all_differences_make_every_tensor_on_the_device_of_the_points(monkeypatch):
     register_pruned(monkeypatch)
     lattice = torch.cartesian_prod(*[torch.arange(6.0)] * 3)  # ties everywhere: no row is certain
     with torch.device("meta"):

@@ -11,7 +11,7 @@ PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that live beside docs/."""
+    """Add the pages that are outside docs/."""
     for source, page in PAGES.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
     return files

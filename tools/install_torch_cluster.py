@@ -1,4 +1,4 @@
-"""Install torch-cluster into the environment that runs this file, and prove that it works there.
+"""Install torch-cluster into the environment that runs this file, and check that it works there.
 
 torch-cluster is published as source only, so three things go wrong when it is installed like any other package:
 
@@ -6,7 +6,7 @@ torch-cluster is published as source only, so three things go wrong when it is i
    installed first, and `--no-build-isolation` lets the build see them.
 2. Its extensions are compiled one after another, 11 minutes of one core. `[build_ext] parallel` uses every core.
 3. pip keeps the wheel it built under torch-cluster's version alone. After torch changed, the stale wheel comes back
-   without a word and fails on import. So one search is run, and only a wheel that answers it rightly is kept.
+   without a warning and fails on import. So a small search is run afterwards; if it fails, the wheel is rebuilt.
 
 Usage: python tools/install_torch_cluster.py [options for pip install, such as -c constraints.txt]
 """
@@ -28,8 +28,12 @@ assert found == [[0, 1], [0, 1], [1, 2], [2, 3]], found
 """
 
 
+def run_probe() -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
+
+
 def works() -> bool:
-    return subprocess.run([sys.executable, "-c", PROBE], capture_output=True, check=False).returncode == 0
+    return run_probe().returncode == 0
 
 
 def pip_install(*options: str) -> None:
@@ -46,14 +50,10 @@ def main(options: list[str]) -> None:
     print("Building torch-cluster: about 6 minutes on two cores.", flush=True)
     pip_install(*options)
     if not works():
-        print("pip's cached wheel does not fit this torch; building it anew.", flush=True)
+        print("pip's cached wheel does not fit this torch; rebuilding it.", flush=True)
         pip_install("--force-reinstall", "--no-deps", "--no-cache-dir", *options)
     if not works():
-        sys.exit(f"{REQUIREMENT} was installed and does not answer a search. What it says:\n{complaint()}")
-
-
-def complaint() -> str:
-    return subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False).stderr
+        sys.exit(f"{REQUIREMENT} was installed and fails on a small search:\n{run_probe().stderr}")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def diffuse(
     check_labels("diffuse", labels, graph.num_nodes, num_classes, graph.device)
     check_count("diffuse", "steps", steps)
     if soft_labels is not None:
-        check_probabilities("diffuse", soft_labels, graph.num_nodes, num_classes, graph.device)
+        check_probabilities("diffuse", "soft_labels", soft_labels, graph.num_nodes, num_classes, graph.device)
     labels = labels.long()
     mass = initial_mass(labels, torch.arange(num_classes, device=labels.device), soft_labels)
     for _ in range(steps):

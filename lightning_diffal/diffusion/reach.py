@@ -20,7 +20,7 @@ def backward_layers(
     """
     rows = nodes
     for step in range(1, steps + 1):
-        rows = visit(graph.incoming.sources(rows), step)
+        rows = visit(graph.predecessors(rows), step)
         yield rows
         if len(rows) == 0:
             return
@@ -40,7 +40,7 @@ class Reach:
         self.set_steps(steps)
 
     def set_steps(self, steps: int) -> None:
-        """Count up to so many steps from now on. They only shrink."""
+        """Lower the number of steps that are counted."""
         self.steps = steps
         self.num_unreached = int((self.hops > steps).sum())
 

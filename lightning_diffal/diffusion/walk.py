@@ -20,7 +20,7 @@ from lightning_diffal.numerics.precision import wide_dtype
 def initial_mass(
     labels: Int[Tensor, " n"], classes: Int[Tensor, " c"], soft_labels: Float[Tensor, "n all"] | None
 ) -> Float[Tensor, "n w"]:
-    """One for each labeled node at its class; elsewhere nothing, or the soft labels. Columns: `classes`, then total."""
+    """One for each labeled node at its class; elsewhere 0, or the soft labels. Columns: `classes`, then total."""
     mass = torch.zeros(len(labels), len(classes) + 1, dtype=wide_dtype(labels.device), device=labels.device)
     if soft_labels is not None:
         mass[:, :-1] = soft_labels[:, classes]

@@ -1,4 +1,4 @@
-"""Products of a few rows of M, as many as each step of a walk needs."""
+"""Products with the rows of M that each step of a walk needs."""
 
 import torch
 from jaxtyping import Float, Int
@@ -9,11 +9,11 @@ from lightning_diffal.numerics.ragged import run_positions
 
 
 class RowBlock:
-    """Some rows of M = D⁻¹W, of which each step takes the first few.
+    """A selection of rows of M = D⁻¹W; each step of a walk uses the first `within[step]` of them.
 
     Args:
         rows: Those of the first step first, then those that the second adds, and so on.
-        within: How many of them take part in each step.
+        within: The number of rows of each step.
 
     Memory: 16 bytes for each edge of the rows.
     """

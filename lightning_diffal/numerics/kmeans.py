@@ -8,47 +8,44 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.numerics.precision import full_float32, square_distance
+from lightning_diffal.numerics.precision import distance_from_product, full_float32
 from lightning_diffal.numerics.sampling import kmeans_plus_plus, sample_without_replacement
 from lightning_diffal.numerics.tiles import tile_height
 
-# Centers hardly improve with more points than this for each cluster; faiss takes as many.
+# More points for each cluster hardly improve the centers; faiss uses the same number.
 POINTS_PER_CLUSTER = 256
 MAX_ITERATIONS = 25
-# Each initial center is the best of so many candidates; scikit-learn has 2 + ln(clusters).
+# Candidates for each initial center, of which the best is kept; scikit-learn has 2 + ln(clusters).
 TRIALS = 3
 
 
 def kmeans(points: Float[Tensor, "n d"], clusters: int, generator: torch.Generator) -> Int[Tensor, " n"]:
-    """The cluster of each point, in [0, clusters); some may be empty where points coincide.
+    """The cluster of each point, in [0, clusters); clusters may be empty where points coincide.
 
     k-means++, then Lloyd's iterations on at most 256 points a cluster, drawn at random, until no assignment changes or
-    25 are over. Then every point of the pool is assigned to its nearest center.
+    25 are done. Then every point of the pool is assigned to its nearest center.
 
     Cost: O(clusters² d) an iteration and O(n · clusters · d) once; a copy of the points.
     Reference: Lloyd, Least Squares Quantization in PCM, 1982; Arthur & Vassilvitskii, 2007.
     """
     # Distances are computed from products, which is more exact around the origin.
     points = points - points.mean(dim=0)
-    sample = points
-    if len(points) > POINTS_PER_CLUSTER * clusters:
-        sample = points[
-            sample_without_replacement(POINTS_PER_CLUSTER * clusters, len(points), generator, points.device)
-        ]
-
+    sample, sample_size = points, POINTS_PER_CLUSTER * clusters
+    if len(points) > sample_size:
+        sample = points[sample_without_replacement(sample_size, len(points), generator, points.device)]
     square = sample.square().sum(dim=1)
 
-    def square_distance_to(rows: Int[Tensor, " t"]) -> Float[Tensor, "s t"]:
-        return square_distance(square + square[rows, None], sample[rows] @ sample.T, sample.shape[1]).T
+    def distance_to(rows: Int[Tensor, " t"]) -> Float[Tensor, "s t"]:
+        return distance_from_product(square + square[rows, None], sample[rows] @ sample.T, sample.shape[1]).T
 
     with full_float32(points.device):
         first = sample_without_replacement(1, len(sample), generator, points.device)
-        chosen, _ = kmeans_plus_plus(first, min(clusters, len(sample)), square_distance_to, generator, TRIALS)
+        chosen, _ = kmeans_plus_plus(first, min(clusters, len(sample)), distance_to, generator, TRIALS)
         return nearest_center(points, lloyd(sample, sample[chosen], MAX_ITERATIONS))
 
 
 def lloyd(points: Float[Tensor, "n d"], center: Float[Tensor, "k d"], iterations: int) -> Float[Tensor, "k d"]:
-    """The centers after so many iterations of k-means, or fewer if no assignment changes any more."""
+    """The centers after `iterations` of k-means, or fewer once no assignment changes."""
     assignment = torch.full_like(points[:, 0], -1, dtype=torch.long)
     for _ in range(iterations):
         before, assignment = assignment, nearest_center(points, center)

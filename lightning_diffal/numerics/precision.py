@@ -1,4 +1,4 @@
-"""How exact the arithmetic is: what is summed in float64, and how far a float32 search can be wrong."""
+"""Floating-point precision: what is summed in float64, exact scaling, and the error bound of a float32 search."""
 
 import math
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# One rounding in float32 changes a number by at most this share of it.
+# The unit roundoff of float32: one rounding changes a number by at most this fraction of it.
 FLOAT32_ROUNDING = 2.0**-24
 
 
@@ -17,34 +17,33 @@ def wide_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def surely_finite(values: Float[Tensor, "..."]) -> bool:
-    """Whether no NaN or infinity is among them, by one sum, which is finite only if all its terms are.
-
-    Checking each of them takes several times as long. It is needed where this is False: a sum may also overflow.
-    """
-    return math.isfinite(float(values.sum()))
+def at_least_float32(values: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """float16 and bfloat16 as float32; float32 and float64 unchanged."""
+    return values if values.dtype in (torch.float32, torch.float64) else values.float()
 
 
-def magnitude(values: Float[Tensor, "..."]) -> int:
-    """The power of two next above the largest of them, or 0 where all are 0."""
+def max_exponent(values: Float[Tensor, "..."]) -> int:
+    """The smallest e with |value| < 2ᵉ for all values; 0 if all are 0."""
     low, high = values.aminmax()
     return math.frexp(max(-float(low), float(high)))[1]
 
 
-def times_two_to(exponent: int, values: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """2ᵉ · values, without rounding; in two factors, since 2ᵉ itself may be too large or too small for the type."""
+def ldexp(values: Float[Tensor, "..."], exponent: int) -> Float[Tensor, "..."]:
+    """2ᵉ · values, without rounding; in two factors, since 2ᵉ itself may overflow or underflow, as in torch.ldexp."""
     return values if exponent == 0 else values * 2.0 ** (exponent // 2) * 2.0 ** (exponent - exponent // 2)
 
 
 def product_rounding(terms: int, dtype: torch.dtype) -> float:
-    """How far |x|² + |y|² - 2x·y may be off where each is a sum of so many terms, as a share of |x|² + |y|²."""
+    """The largest error of |x|² + |y|² - 2x·y as a fraction of |x|² + |y|², where each is a sum of `terms` terms."""
     return (terms + 8) * torch.finfo(dtype).eps
 
 
-def square_distance(both: Float[Tensor, "n t"], product: Float[Tensor, "n t"], terms: int) -> Float[Tensor, "n t"]:
-    """|x|² + |y|² - 2x·y with `both` for the first two, each a sum of so many terms; 0 where rounding could make it."""
-    square = torch.sub(both, product, alpha=2)
-    return square.masked_fill_(square <= both * product_rounding(terms, square.dtype), 0.0)
+def distance_from_product(
+    square_sum: Float[Tensor, "n t"], product: Float[Tensor, "n t"], terms: int
+) -> Float[Tensor, "n t"]:
+    """|x|² + |y|² - 2x·y from |x|² + |y|² and x·y, sums of `terms` terms; 0 where it is no more than rounding error."""
+    square = torch.sub(square_sum, product, alpha=2)
+    return square.masked_fill_(square <= square_sum * product_rounding(terms, square.dtype), 0.0)
 
 
 def search_error(

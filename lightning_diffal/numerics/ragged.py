@@ -1,4 +1,4 @@
-"""Runs of different lengths, laid end to end: the neighbors of a few nodes, the members of a few cells."""
+"""Concatenated runs of different lengths: the neighbors of several nodes, the members of several cells."""
 
 import torch
 from jaxtyping import Int
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def run_starts(lengths: Int[Tensor, " r"]) -> Int[Tensor, " r"]:
-    """Where each run begins when runs of these lengths lie end to end."""
+    """The start of each run when runs of these lengths are concatenated."""
     return lengths.cumsum(0) - lengths
 
 

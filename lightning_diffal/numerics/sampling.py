@@ -13,17 +13,17 @@ from lightning_diffal.numerics.precision import wide_dtype
 BLOCK = 1024
 # Weights are rounded to multiples of the largest / UNITS; their integer sums stay below 2⁶³.
 UNITS = 2.0**40
-# Samples of at most 1 / SPARSE of all numbers are drawn one by one, larger ones by shuffling all numbers.
-SPARSE = 4
+# Samples of at most 1 / SHUFFLE_FROM of all numbers are drawn one by one, larger ones by shuffling all numbers.
+SHUFFLE_FROM = 4
 
 
 def sample_without_replacement(
     size: int, count: int, generator: torch.Generator, device: torch.device
 ) -> Int[Tensor, " size"]:
     """`size` different integers in [0, count), or all of them, in random order."""
-    if not 0 < SPARSE * size <= count:
+    if not 0 < SHUFFLE_FROM * size <= count:
         return torch.randperm(count, generator=generator, device=generator.device)[:size].to(device)
-    # Shuffling all would cost O(count). Drawing half as many more makes up for numbers that are drawn twice.
+    # Shuffling all would cost O(count). Half of the size is drawn in addition, for numbers that are drawn twice.
     drawn: dict[int, None] = {}
     while len(drawn) < size:
         more = torch.randint(count, (size + size // 2 + 1,), generator=generator, device=generator.device)
@@ -57,7 +57,7 @@ def sample_one_per_row(weights: Float[Tensor, "t m"], generator: torch.Generator
 def kmeans_plus_plus(
     first: Int[Tensor, " 1"],
     count: int,
-    square_distance_to: Callable[[Int[Tensor, " t"]], Float[Tensor, "n t"]],
+    distance_to: Callable[[Int[Tensor, " t"]], Float[Tensor, "n t"]],
     generator: torch.Generator,
     trials: int = 1,
 ) -> tuple[Int[Tensor, " count"], Float[Tensor, " count"]]:
@@ -66,10 +66,10 @@ def kmeans_plus_plus(
     Of several trials, the one with the smallest Σ D² afterwards is chosen. Where all points coincide with a chosen one,
     any of the others may be drawn. Returned with each point is its D² when it was chosen, infinite for the first.
 
-    Cost: `count` times that of `square_distance_to` and O(n · trials).
+    Cost: `count` times that of `distance_to` and O(n · trials).
     Reference: Arthur & Vassilvitskii, k-means++: The Advantages of Careful Seeding, 2007.
     """
-    nearest = square_distance_to(first)[:, 0]
+    nearest = distance_to(first)[:, 0]
     not_chosen = torch.ones_like(nearest)
     chosen, square = first.repeat(count), torch.full_like(nearest[:1], float("inf")).repeat(count)
     for i in range(1, count):
@@ -77,7 +77,7 @@ def kmeans_plus_plus(
         not_chosen[chosen[i - 1]] = 0
         weight = nearest if bool((nearest > 0).any()) else not_chosen
         drawn = sample_proportional(weight, trials, generator)
-        after = torch.minimum(nearest[:, None], square_distance_to(drawn))  # (n, trials)
+        after = torch.minimum(nearest[:, None], distance_to(drawn))  # (n, trials)
         best = after.sum(dim=0).argmin() if trials > 1 else 0
         chosen[i] = drawn[best]
         square[i] = nearest[drawn[best]]

@@ -1,4 +1,4 @@
-"""Independent parts of a computation, each on a thread of its own."""
+"""Runs independent parts of a computation on several threads."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,10 +13,9 @@ def run_parallel(
 ) -> None:
     """Call `work` for every part, on as many threads as torch may use.
 
-    torch itself splits every single operation among its threads and synchronizes after each. A search makes thousands
-    of small ones, most of them too small for torch to split, and where another process uses one of the cores every
-    synchronization waits for it. Parts that write to rows of their own need none. On a GPU, and where torch has one
-    thread, this is a plain loop.
+    torch splits single operations among its threads and synchronizes after each. A search makes thousands of small
+    operations, most of them too small to split. Parts that write to different rows need no synchronization. On a GPU,
+    and where torch has one thread, this is a plain loop.
     """
     threads = min(num_threads(device), len(parts))
     if threads < 2:
@@ -45,5 +44,5 @@ def run_parallel(
 
 
 def num_threads(device: torch.device) -> int:
-    """How many parts run at a time."""
+    """The number of parts that run at a time."""
     return torch.get_num_threads() if device.type == "cpu" else 1

@@ -16,7 +16,7 @@ def topk_lowest(values: Shaped[Tensor, "b n"], count: int) -> Int[Tensor, "b cou
     """
     last = values.topk(count, largest=False).values.amax(dim=1, keepdim=True)
     column = torch.arange(values.shape[1], device=values.device).expand_as(values)
-    # Below the last value: surely in. Equal to it: by column. Above it: never.
+    # Below the last value: always taken. Equal to it: by column. Above it: never.
     priority = torch.where(values < last, -1, torch.where(values == last, column, values.shape[1]))
     return priority.topk(count, largest=False).indices
 

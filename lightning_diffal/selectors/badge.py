@@ -7,22 +7,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.numerics.precision import full_float32, square_distance, times_two_to
+from lightning_diffal.numerics.precision import distance_from_product, full_float32, ldexp
 from lightning_diffal.numerics.sampling import kmeans_plus_plus
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import Answer, Selector, default_generator
+from lightning_diffal.selectors.base import BatchSelector
 from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
-class BADGESelector(Selector):
+class BADGESelector(BatchSelector):
     """Ask by k-means++ among the gradients that the model's own predictions would give its last layer.
 
     g_i = (p_i - e_ŷ) ⊗ x_i with ŷ the predicted class: long where the model is uncertain, and in the direction of the
-    embedding. The first point is the longest, each next one is drawn with a chance proportional to its squared distance
-    to the nearest chosen one. The (n, c·d) gradients are never made: with q = p - e_ŷ |g_i - g_j|² = |g_i|² + |g_j|² -
-    2 (q_i·q_j)(x_i·x_j). The scores are these squared distances, negative.
+    embedding. The first point is the longest, each next one is drawn with a probability proportional to its squared
+    distance to the nearest chosen one. The (n, c·d) gradients are never stored: with q = p - e_ŷ,
+    |g_i - g_j|² = |g_i|² + |g_j|² - 2 (q_i·q_j)(x_i·x_j). The scores are these squared distances, negative.
 
     Needs embeddings and logits. Cost: O(n (c + d)) for every chosen point, a copy of the embeddings, O(n c) memory.
     Reference: Ash et al., 1906.03671, Algorithm 1.
@@ -30,28 +30,15 @@ class BADGESelector(Selector):
 
     needs: ClassVar[frozenset[str]] = frozenset({"embeddings", "logits"})
 
-    def __call__(
-        self,
-        snapshot: Snapshot,
-        size: int,
-        *,
-        answer: Answer | None = None,
-        generator: torch.Generator | None = None,
-        timer: StageTimer | None = None,
-    ) -> Query:
-        timer = timer or StageTimer()
-        generator = generator or default_generator(snapshot.labels.device)
+    def select(self, snapshot: Snapshot, size: int, generator: torch.Generator, timer: StageTimer) -> Query:
         unlabeled = snapshot.unlabeled
-        if min(size, len(unlabeled)) == 0:
-            return Query.empty(snapshot.points)
         with timer.stage("gradients"):
             gradients = Gradients(snapshot.points[unlabeled], snapshot.probabilities[unlabeled])
         with timer.stage("query"), full_float32(unlabeled.device):
             first = gradients.square_norm.argmax(dim=0, keepdim=True)
-            count = min(size, len(unlabeled))
-            chosen, distances = kmeans_plus_plus(first, count, gradients.square_distance_to, generator)
+            chosen, distances = kmeans_plus_plus(first, size, gradients.distance_to, generator)
         distances[0] = gradients.square_norm[first[0]]
-        return Query.of(unlabeled[chosen], times_two_to(2 * snapshot.exponent, -distances))
+        return Query.of(unlabeled[chosen], ldexp(-distances, 2 * snapshot.exponent))
 
 
 class Gradients:
@@ -64,7 +51,8 @@ class Gradients:
         self.residual = self.residual.to(points.dtype)
         self.square_norm = points.square().sum(dim=1) * self.residual.square().sum(dim=1)
 
-    def square_distance_to(self, rows: Int[Tensor, " t"]) -> Float[Tensor, "n t"]:
-        both = self.square_norm[:, None] + self.square_norm[rows]
+    def distance_to(self, rows: Int[Tensor, " t"]) -> Float[Tensor, "n t"]:
+        """The squared distance of every gradient to those of `rows`."""
+        square_sum = self.square_norm[:, None] + self.square_norm[rows]
         product = (self.residual @ self.residual[rows].T).mul_(self.points @ self.points[rows].T)
-        return square_distance(both, product, self.points.shape[1] + self.residual.shape[1])
+        return distance_from_product(square_sum, product, self.points.shape[1] + self.residual.shape[1])

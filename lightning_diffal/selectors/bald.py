@@ -21,7 +21,7 @@ class BALDSelector(ScoreSelector):
     I = H(p̄) - (1/S) Σ_s H(p_s) over S passes p_s with mean p̄, H the entropy in nats. High where each pass is confident
     and they disagree; low where every pass is uncertain, since no label would help there.
 
-    Needs `passes` stochastic passes. Cost: O(n c) beside the passes.
+    Needs `passes` stochastic passes. Cost: O(n c) in addition to the passes.
     Reference: Houlsby et al., 1112.5745; with dropout Gal, Islam & Ghahramani, 1703.02910.
     """
 

@@ -1,4 +1,4 @@
-"""What a selector is: the base classes, and how any callable becomes one."""
+"""The base classes of selectors, and the adapter that makes a selector of any callable."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -94,12 +94,12 @@ def with_checked_arguments(call: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-class ScoreSelector(Selector):
-    """Asks where `score` is lowest. A selector of your own implements `score`, and says what it `needs`."""
+class BatchSelector(Selector):
+    """Chooses a batch as a whole. A selector of your own implements `select`, and declares what it `needs`."""
 
     @abstractmethod
-    def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
-        """A number for every point of the pool, labeled ones included; the lowest are asked first."""
+    def select(self, snapshot: Snapshot, size: int, generator: torch.Generator, timer: StageTimer) -> Query:
+        """Choose `size` of the unlabeled points, 1 ≤ size ≤ their number."""
 
     def __call__(
         self,
@@ -110,7 +110,21 @@ class ScoreSelector(Selector):
         generator: torch.Generator | None = None,
         timer: StageTimer | None = None,
     ) -> Query:
-        timer = timer or StageTimer()
+        size = min(size, snapshot.num_unlabeled)
+        if size == 0:
+            return Query.of(snapshot.unlabeled)
+        generator = generator or torch.Generator(snapshot.labels.device).manual_seed(0)
+        return self.select(snapshot, size, generator, timer or StageTimer())
+
+
+class ScoreSelector(BatchSelector):
+    """Asks where `score` is lowest. A selector of your own implements `score`, and declares what it `needs`."""
+
+    @abstractmethod
+    def score(self, snapshot: Snapshot, timer: StageTimer) -> Float[Tensor, " n"]:
+        """A number for every point of the pool, labeled ones included; the lowest are asked first."""
+
+    def select(self, snapshot: Snapshot, size: int, generator: torch.Generator, timer: StageTimer) -> Query:
         scores = self.score(snapshot, timer)
         with timer.stage("query"):
             return take_lowest(scores, snapshot.unlabeled, size)
@@ -121,7 +135,7 @@ AnySelector: TypeAlias = Selector | Callable[..., Query | Tensor | Sequence[int]
 
 
 class CallableSelector(Selector):
-    """A callable that is no `Selector`, with the attributes of one that it declares and the defaults of the others."""
+    """A callable that is no `Selector`: the attributes it declares, and the defaults of the others."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -153,7 +167,7 @@ class CallableSelector(Selector):
         return repr(self.function) if name is None else f"{self.function.__module__}.{name}"
 
     def __call__(self, snapshot: Snapshot, size: int, **keywords: Any) -> Any:
-        """A Query, or what `choose` can make one of."""
+        """A Query, or indices, which `choose` makes one of."""
         return self.function(snapshot, size, **{name: keywords.get(name) for name in self.keywords})
 
 
@@ -162,21 +176,16 @@ def as_selector(selector: AnySelector, caller: str = "as_selector") -> Selector:
     """The selector itself, or one that calls a function or another callable object.
 
     A callable is passed those of the keywords `answer`, `generator` and `timer` that its signature takes. Its `needs`,
-    `passes` and `check_pool` count if it has them.
+    `passes` and `check_pool` are used if it has them.
     """
     if not callable(selector):
         raise ValueError(
             f"{caller}(selector={selector!r}): a selector or a function (snapshot, size) -> indices is needed."
         )
-    made = selector if isinstance(selector, Selector) else CallableSelector(selector)
-    if isinstance(made.needs, str) or not set(made.needs) <= NEEDS:
-        raise ValueError(f"{selector!r}.needs is {made.needs!r}: a set of strings of {sorted(NEEDS)} is needed.")
-    return made
-
-
-def default_generator(device: torch.device) -> torch.Generator:
-    """What a selector draws from if it is given no generator."""
-    return torch.Generator(device).manual_seed(0)
+    result = selector if isinstance(selector, Selector) else CallableSelector(selector)
+    if isinstance(result.needs, str) or not set(result.needs) <= NEEDS:
+        raise ValueError(f"{selector!r}.needs is {result.needs!r}: a set of strings of {sorted(NEEDS)} is needed.")
+    return result
 
 
 @skip_type_check
@@ -201,17 +210,24 @@ def choose(
             f"selector={selector!r} returned {type(given).__name__}: a tensor or a list of {size} indices is needed, "
             "whole numbers, or a Query of them."
         )
-    listed = indices.flatten().tolist()
-    inside = not listed or 0 <= min(listed) <= max(listed) < len(snapshot.labels)
-    unlabeled = inside and bool((snapshot.labels[indices] == UNLABELED).all())
-    if indices.shape != (size,) or not unlabeled or len(set(listed)) != size:
-        what = "an index outside the pool" if not inside else "labeled points" if not unlabeled else "points twice"
-        what = f"{tuple(indices.shape)} indices" if indices.shape != (size,) else what
+    mistake = find_mistake(indices, size, snapshot.labels)
+    if mistake is not None:
         raise ValueError(
-            f"selector={selector!r} chose {what}: {size} different unlabeled points of the {len(snapshot.labels)} "
-            f"in the pool are needed."
+            f"selector={selector!r} chose {mistake}: {size} different unlabeled points of the {len(snapshot.labels)} "
+            "in the pool are needed."
         )
     return given if isinstance(given, Query) else Query.of(indices)
+
+
+def find_mistake(indices: Tensor, size: int, labels: Tensor) -> str | None:
+    """What is wrong with a choice, if anything."""
+    if indices.shape != (size,):
+        return f"{tuple(indices.shape)} indices"
+    if not 0 <= int(indices.min()) <= int(indices.max()) < len(labels):
+        return "an index outside the pool"
+    if bool((labels[indices] != UNLABELED).any()):
+        return "labeled points"
+    return "points twice" if len(indices.unique()) != size else None
 
 
 def as_indices(given: Any, device: torch.device) -> Tensor | None:

@@ -7,16 +7,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.numerics.precision import full_float32, product_rounding, times_two_to
-from lightning_diffal.numerics.tiles import DIFFERENCE_BYTES, TILE_ENTRIES
+from lightning_diffal.numerics.precision import full_float32, ldexp, product_rounding
+from lightning_diffal.numerics.tiles import DIFFERENCE_BYTES, tile_height
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import Answer, Selector
+from lightning_diffal.selectors.base import BatchSelector
 from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoresetSelector(Selector):
+class CoresetSelector(BatchSelector):
     """Ask about the point farthest from all labeled and chosen ones, again and again: greedy k-center.
 
     argmax_i min_{j labeled or chosen} |x_i - x_j|, within twice the smallest covering radius there is. The scores are
@@ -30,19 +30,7 @@ class CoresetSelector(Selector):
 
     needs: ClassVar[frozenset[str]] = frozenset({"embeddings"})
 
-    def __call__(
-        self,
-        snapshot: Snapshot,
-        size: int,
-        *,
-        answer: Answer | None = None,
-        generator: torch.Generator | None = None,
-        timer: StageTimer | None = None,
-    ) -> Query:
-        timer = timer or StageTimer()
-        size = min(size, snapshot.num_unlabeled)
-        if size == 0:
-            return Query.empty(snapshot.points)
+    def select(self, snapshot: Snapshot, size: int, generator: torch.Generator, timer: StageTimer) -> Query:
         with full_float32(snapshot.labels.device):
             with timer.stage("distances"):
                 nearest = NearestCenter(snapshot.points, snapshot.labeled)
@@ -54,7 +42,7 @@ class CoresetSelector(Selector):
                 chosen[number] = farthest[0]
                 distances[number] = nearest.distance[farthest[0]]
                 nearest.add(farthest)
-        return Query.of(chosen, times_two_to(snapshot.exponent, -distances))
+        return Query.of(chosen, ldexp(-distances, snapshot.exponent))
 
 
 class NearestCenter:
@@ -76,7 +64,7 @@ class NearestCenter:
     def add_first(self, centers: Int[Tensor, " m"]) -> None:
         """Add the first centers, a tile of rows and centers at a time."""
         center, square = self.around_mean[centers], self.square[centers]
-        height = max(1, TILE_ENTRIES // len(centers))
+        height = tile_height(len(centers))
         tile = square.new_empty(min(height, len(self.points)), len(centers))
         for start in range(0, len(self.points), height):
             rows = self.around_mean[start : start + height]
@@ -93,7 +81,7 @@ class NearestCenter:
 
     def reduce(self, rows: Int[Tensor, " p"], centers: Int[Tensor, " p"]) -> None:
         """Lower the distance of each row to that of its center, if it is nearer."""
-        height = max(1, DIFFERENCE_BYTES // (self.points.element_size() * self.points.shape[1]))
+        height = tile_height(self.points.element_size() * self.points.shape[1], DIFFERENCE_BYTES)
         for row, center in zip(rows.split(height), centers.split(height), strict=True):
             distance = exact_distance(self.points[row][:, None], self.points[center][:, None])[:, 0, 0]
             self.distance.scatter_reduce_(0, row, distance, "amin")

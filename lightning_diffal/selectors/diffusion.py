@@ -55,8 +55,8 @@ def batch_query(
             Every node then has mass from the start, and none counts as unreached.
         shrink_below: δ. After each mini-batch that was chosen while fewer than δ·n unlabeled points were unreached,
             T ← max(1, T - 1).
-        state_bytes: Keep χ⁽⁰⁾ to χ⁽ᵀ⁾ and update only what new labels reach, if that fits into so many bytes; else
-            recompute in full within them. The choice is the same.
+        state_bytes: Keep χ⁽⁰⁾ to χ⁽ᵀ⁾ and update only what new labels reach, if that fits into this many bytes; else
+            recompute in full within this limit. The choice is the same.
         progress: Wraps the loop over mini-batches; `tqdm.tqdm` draws a bar.
 
     Cost: while points are unreached, O(T · edges) for all choices together. Then O(T · edges · c) once, O(n) a
@@ -76,13 +76,13 @@ def batch_query(
         check_function("batch_query", "answer", answer)
     check_function("batch_query", "progress", progress)
     if soft_labels is not None:
-        check_probabilities("batch_query", soft_labels, graph.num_nodes, num_classes, graph.device)
+        check_probabilities("batch_query", "soft_labels", soft_labels, graph.num_nodes, num_classes, graph.device)
 
     size = min(size, int((labels == UNLABELED).sum()))
     # A predicted class has a label already, or is 0.
     new_classes = 1 if answer is None else size
     chooser = MiniBatchChooser(graph, labels.long(), num_classes, steps, soft_labels, state_bytes, new_classes)
-    queries, unreached = [Query.empty(graph.weight)], chooser.num_unreached()
+    queries, unreached = [Query.of(labels[:0].long(), graph.weight[:0])], chooser.num_unreached()
     for start in progress(range(0, size, mini_batch)):
         query = chooser.choose(min(mini_batch, size - start))
         queries.append(query)
@@ -100,7 +100,7 @@ def batch_query(
 @skip_type_check
 def check_shrink_below(caller: str, fraction: float | None) -> None:
     if fraction is not None and not (isinstance(fraction, (int, float)) and 0 <= fraction <= 1):
-        raise ValueError(f"{caller}(shrink_below={fraction!r}): a share of the pool in [0, 1] is needed, or None.")
+        raise ValueError(f"{caller}(shrink_below={fraction!r}): a fraction of the pool in [0, 1] is needed, or None.")
 
 
 @skip_type_check
@@ -114,8 +114,8 @@ def ask(answer: Answer, query: Query, num_classes: int) -> Int[Tensor, " b"]:
             f"batch_query(answer=...): it answered {given!r:.60}. A tensor or a list of classes is needed."
         ) from error
     classes = classes.to(query.indices.device)
-    whole = not classes.dtype.is_floating_point and classes.dtype != torch.bool
-    if whole and classes.shape == query.indices.shape and bool(((classes >= 0) & (classes < num_classes)).all()):
+    integers = not classes.dtype.is_floating_point and classes.dtype != torch.bool
+    if integers and classes.shape == query.indices.shape and bool(((classes >= 0) & (classes < num_classes)).all()):
         return classes.long()
     raise ValueError(
         f"batch_query(answer=...): asked about the points {query.indices.tolist()} it answered {classes.tolist()}. "
@@ -154,9 +154,9 @@ class DiffusionSelector(ScoreSelector):
 
     def __post_init__(self) -> None:
         check_count("DiffusionSelector", "mini_batch", self.mini_batch)
-        for name, value in {"neighbors": self.neighbors, "steps": self.steps}.items():
-            if value is not None:
-                check_count("DiffusionSelector", name, value)
+        check_neighbors("DiffusionSelector", self.neighbors)
+        if self.steps is not None:
+            check_count("DiffusionSelector", "steps", self.steps)
         check_flag("DiffusionSelector", "soft_start", self.soft_start)
         check_shrink_below("DiffusionSelector", self.shrink_below)
         check_backend("DiffusionSelector", self.backend)

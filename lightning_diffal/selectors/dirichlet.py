@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.arguments import skip_type_check
 from lightning_diffal.diffusion.laplacian import Laplacian
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
 from lightning_diffal.graph.reorder import locality_order, renumbered
@@ -46,8 +46,7 @@ class DirichletSelector(ScoreSelector):
     needs: ClassVar[frozenset[str]] = frozenset({"embeddings"})
 
     def __post_init__(self) -> None:
-        if self.neighbors is not None:
-            check_count("DirichletSelector", "neighbors", self.neighbors)
+        check_neighbors("DirichletSelector", self.neighbors)
         for name, value in {"tau": self.tau, "prior": self.prior}.items():
             if not value > 0:
                 raise ValueError(f"DirichletSelector({name}={value!r}): a positive number is needed.")

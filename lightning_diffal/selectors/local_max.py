@@ -1,4 +1,4 @@
-"""Take a batch from any score, without neighbors of each other."""
+"""Ask about a batch of points with low scores, no two of which are neighbors."""
 
 from dataclasses import dataclass
 
@@ -6,17 +6,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.arguments import skip_type_check
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import Answer, ScoreSelector, Selector
+from lightning_diffal.selectors.base import BatchSelector, ScoreSelector
 from lightning_diffal.selectors.query import Query, take_lowest
 from lightning_diffal.selectors.snapshot import Snapshot
 
 
 @skip_type_check
 @dataclass(frozen=True, kw_only=True)
-class LocalMaxSelector(Selector):
+class LocalMaxSelector(BatchSelector):
     """Ask where a score is better than at all neighbors on the graph: a batch without redundant points.
 
     A point is a candidate if no unlabeled neighbor, in either direction, has a lower score; of equal scores the lower
@@ -39,8 +39,7 @@ class LocalMaxSelector(Selector):
             raise ValueError(
                 f"LocalMaxSelector(of={self.of!r}): a selector with a `score` of all points is needed, a ScoreSelector."
             )
-        if self.neighbors is not None:
-            check_count("LocalMaxSelector", "neighbors", self.neighbors)
+        check_neighbors("LocalMaxSelector", self.neighbors)
 
     def check_pool(self, num_points: int) -> None:
         check_neighbors("LocalMaxSelector", self.neighbors, num_points)
@@ -54,16 +53,7 @@ class LocalMaxSelector(Selector):
     def passes(self) -> int | None:
         return self.of.passes
 
-    def __call__(
-        self,
-        snapshot: Snapshot,
-        size: int,
-        *,
-        answer: Answer | None = None,
-        generator: torch.Generator | None = None,
-        timer: StageTimer | None = None,
-    ) -> Query:
-        timer = timer or StageTimer()
+    def select(self, snapshot: Snapshot, size: int, generator: torch.Generator, timer: StageTimer) -> Query:
         scores = self.of.score(snapshot, timer)
         graph = snapshot.symmetric_graph(self.neighbors, timer)
         with timer.stage("query"):
@@ -72,7 +62,6 @@ class LocalMaxSelector(Selector):
 
 def spread_lowest(scores: Float[Tensor, " n"], unlabeled: Int[Tensor, " u"], size: int, graph: NeighborGraph) -> Query:
     """The lowest scores among those that are lower than at all neighbors."""
-    size = min(size, len(unlabeled))
     last = len(scores)  # of points that are labeled or chosen
     rank = torch.full_like(graph.crow[:-1], last)
     rank[take_lowest(scores, unlabeled, len(unlabeled)).indices] = torch.arange(len(unlabeled), device=rank.device)

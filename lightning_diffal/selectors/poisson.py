@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.arguments import skip_type_check
 from lightning_diffal.diffusion.laplacian import Laplacian
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
 from lightning_diffal.graph.reorder import locality_order, renumbered
@@ -48,8 +48,7 @@ class PoissonSelector(ScoreSelector):
     needs: ClassVar[frozenset[str]] = frozenset({"embeddings"})
 
     def __post_init__(self) -> None:
-        if self.neighbors is not None:
-            check_count("PoissonSelector", "neighbors", self.neighbors)
+        check_neighbors("PoissonSelector", self.neighbors)
         if not self.tau >= 0:
             raise ValueError(f"PoissonSelector(tau={self.tau!r}): a number of at least 0 is needed.")
 

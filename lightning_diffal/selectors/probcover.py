@@ -12,21 +12,21 @@ from lightning_diffal.arguments import check_count, skip_type_check
 from lightning_diffal.numerics.kmeans import kmeans
 from lightning_diffal.numerics.precision import full_float32, product_rounding, wide_dtype
 from lightning_diffal.numerics.sampling import sample_without_replacement
+from lightning_diffal.numerics.tiles import tile_height
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import Answer, Selector, default_generator
+from lightning_diffal.selectors.base import BatchSelector
 from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 
-# Distances held at a time, 8 bytes each, and how many of a row: such tiles stay in the cache.
-TILE_ENTRIES = 2**20
+# Columns of a tile of distances.
 TILE_WIDTH = 2**10
-# Points the purity is estimated on: a standard error of 0.5% at 95%.
+# Points on which the purity is estimated: a standard error of 0.5% at 95%.
 PURITY_SAMPLE = 2048
 
 
 @skip_type_check
 @dataclass(frozen=True, kw_only=True)
-class ProbCoverSelector(Selector):
+class ProbCoverSelector(BatchSelector):
     """Ask about the point whose ball of radius δ holds most points that no labeled or chosen point's ball holds.
 
     argmax_i |{j uncovered : |x_i - x_j| ≤ δ}|, again and again; a greedy cover reaches 1 - 1/e of the best one. The
@@ -34,12 +34,12 @@ class ProbCoverSelector(Selector):
     when the query begins, and subtracted once, when it is covered.
 
     Args:
-        radius: δ. By default the largest for which a share `purity` of all balls lies within one cluster each, with as
-            many clusters by k-means as there are classes. That is a quantile of the distances to the nearest point of
-            another cluster: of all points, or of 2,048 drawn at random in a larger pool.
+        radius: δ. By default the largest for which a fraction `purity` of all balls lies within one cluster each, with
+            as many clusters by k-means as there are classes. That is a quantile of the distances to the nearest point
+            of another cluster: of all points, or of 2,048 drawn at random in a larger pool.
         purity: α of the paper.
-        counted: In a larger pool than this, coverage is counted on so many points drawn at random. Every point remains
-            a candidate.
+        counted: In a larger pool than this, coverage is counted on this many points, drawn at random. Every point
+            remains a candidate.
 
     Needs embeddings. Cost: O(n · min(n, counted) · d) at most twice, however many points are asked for; in float64,
     since float32 does not resolve distances within a tight class far from the origin. Memory: two
@@ -57,19 +57,9 @@ class ProbCoverSelector(Selector):
         if self.radius is not None and not self.radius >= 0:
             raise ValueError(f"ProbCoverSelector(radius={self.radius!r}): a distance of at least 0 is needed, or None.")
         if not 0 < self.purity < 1:
-            raise ValueError(f"ProbCoverSelector(purity={self.purity!r}): a share between 0 and 1 is needed.")
+            raise ValueError(f"ProbCoverSelector(purity={self.purity!r}): a fraction between 0 and 1 is needed.")
 
-    def __call__(
-        self,
-        snapshot: Snapshot,
-        size: int,
-        *,
-        answer: Answer | None = None,
-        generator: torch.Generator | None = None,
-        timer: StageTimer | None = None,
-    ) -> Query:
-        timer = timer or StageTimer()
-        generator = generator or default_generator(snapshot.labels.device)
+    def select(self, snapshot: Snapshot, size: int, generator: torch.Generator, timer: StageTimer) -> Query:
         points = snapshot.points.to(wide_dtype(snapshot.labels.device))
         points = points - points.mean(dim=0)  # products are more exact around the origin
         radius = None if self.radius is None else math.ldexp(self.radius, -snapshot.exponent)
@@ -85,7 +75,6 @@ class ProbCoverSelector(Selector):
                 cover = Cover(points, counted, radius)
                 cover.add(snapshot.labeled)
             cover.gain[snapshot.labeled] = -1
-            size = min(size, len(snapshot.unlabeled))
             chosen, gains = cover.gain.new_empty(size), cover.gain.new_empty(size)
             for number in timer.track_stage("query", range(size)):
                 # argmax gives the first of equal ones, by its documentation.
@@ -114,11 +103,11 @@ class Cover:
     def add(self, centers: Int[Tensor, " b"]) -> None:
         """Cover what the balls around `centers` hold, and subtract it from the counts of all balls that hold it too."""
         held = torch.zeros_like(self.uncovered, dtype=torch.bool)
-        for block in centers.split(max(1, TILE_ENTRIES // max(1, len(held)))):
+        for block in centers.split(tile_height(len(held))):
             held |= self.within(self.uncovered, block, self.radius).any(dim=1)
         covered, self.uncovered = self.uncovered[held], self.uncovered[~held]
         near = torch.zeros_like(self.square, dtype=torch.bool)
-        for block in centers.split(max(1, TILE_ENTRIES // len(near))):
+        for block in centers.split(tile_height(len(near))):
             # Balls that share a point are at most two radii apart; rounding must not lose one.
             near |= self.within(slice(None), block, 2.001 * self.radius).any(dim=1)
         self.count(near.nonzero()[:, 0], covered, -1)
@@ -126,7 +115,7 @@ class Cover:
     def count(self, rows: Int[Tensor, " r"], held: Int[Tensor, " h"], sign: int) -> None:
         """Add `sign` to the gain of `rows` for each of `held` within their balls."""
         for others in held.split(TILE_WIDTH):
-            for block in rows.split(TILE_ENTRIES // max(1, len(others))):
+            for block in rows.split(tile_height(len(others))):
                 self.gain[block] += sign * self.within(block, others, self.radius).sum(dim=1).long()
 
     def count_pairs(self, all_rows: Int[Tensor, " n"]) -> None:
@@ -134,7 +123,7 @@ class Cover:
         for start in range(0, len(all_rows), TILE_WIDTH):
             others = all_rows[start : start + TILE_WIDTH]
             self.count(others, others, 1)
-            for block in all_rows[start + TILE_WIDTH :].split(TILE_ENTRIES // len(others)):
+            for block in all_rows[start + TILE_WIDTH :].split(tile_height(len(others))):
                 held = self.within(block, others, self.radius)
                 self.gain[block] += held.sum(dim=1).long()
                 self.gain[others] += (torch.ones_like(held[:, 0]) @ held).long()  # three times as fast as a sum
@@ -151,15 +140,15 @@ class Cover:
 def pure_radius(
     points: Float[Tensor, "n d"], cluster: Int[Tensor, " n"], purity: float, generator: torch.Generator
 ) -> float:
-    """The largest δ for which a ball around a share `purity` of the points holds points of one cluster only.
+    """The largest δ for which the balls around a fraction `purity` of the points hold points of one cluster only.
 
     A ball is pure up to the distance of the nearest point of another cluster, so δ is a quantile of those.
     """
     sample = sample_without_replacement(PURITY_SAMPLE, len(points), generator, points.device)
     nearest = torch.full_like(points[sample, 0], float("inf"))
-    for start in range(0, len(points), max(1, TILE_ENTRIES // len(sample))):
-        part = slice(start, start + max(1, TILE_ENTRIES // len(sample)))
-        distance = torch.cdist(points[sample], points[part])
-        distance.masked_fill_(cluster[sample, None] == cluster[part], float("inf"))
+    height = tile_height(len(sample))
+    for others, other_cluster in zip(points.split(height), cluster.split(height), strict=True):
+        distance = torch.cdist(points[sample], others)
+        distance.masked_fill_(cluster[sample, None] == other_cluster, float("inf"))
         torch.minimum(nearest, distance.amin(dim=1), out=nearest)
     return float(nearest.sort().values[len(sample) - math.ceil(purity * len(sample))])

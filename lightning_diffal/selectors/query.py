@@ -31,14 +31,8 @@ class Query:
         return Query(indices, scores, torch.ones_like(indices, dtype=torch.bool))
 
     @staticmethod
-    def empty(like: Float[Tensor, "..."]) -> "Query":
-        """No points, with scores of the type and device of `like`."""
-        scores = like.new_empty(0)
-        return Query(scores.long(), scores, scores.bool())
-
-    @staticmethod
     def cat(parts: Sequence["Query"], unreached: int | None = None) -> "Query":
-        """One query after another."""
+        """The concatenation of queries."""
         return Query(
             torch.cat([part.indices for part in parts]),
             torch.cat([part.scores for part in parts]),
@@ -51,7 +45,7 @@ def take_lowest(scores: Float[Tensor, " n"], unlabeled: Int[Tensor, " u"], size:
     """The `size` unlabeled points with the lowest scores, lowest first; the lower index of equal ones."""
     size = min(size, len(unlabeled))
     if size == 0:
-        return Query.empty(scores)
+        return Query.of(unlabeled[:0], scores[:0])
     candidates = scores.index_select(0, unlabeled)
     # All that are as low as the last one, since topk picks any of equal ones.
     row = (candidates <= candidates.topk(size, largest=False).values[-1]).nonzero()[:, 0]

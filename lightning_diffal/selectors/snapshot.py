@@ -1,19 +1,24 @@
 """What a selector is given: labels, embeddings and model outputs of the pool after a fit."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_floats, check_integers, skip_type_check
+from lightning_diffal.arguments import (
+    check_finite,
+    check_floats,
+    check_integers,
+    check_matrix,
+    finite_rows,
+    skip_type_check,
+)
 from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
-from lightning_diffal.labels import UNLABELED, check_labels, check_rows_are_probabilities
-from lightning_diffal.numerics.precision import magnitude, surely_finite, times_two_to
+from lightning_diffal.labels import UNLABELED, check_labels, check_probabilities
+from lightning_diffal.numerics.precision import at_least_float32, ldexp, max_exponent
 from lightning_diffal.progress import StageTimer
 
 Part = TypeVar("Part")
@@ -70,36 +75,23 @@ class Snapshot:
         if isinstance(self.queries_before, bool) or not isinstance(self.queries_before, int) or self.queries_before < 0:
             raise ValueError(f"Snapshot(queries_before={self.queries_before!r}): a whole number from 0 is needed.")
         check_labels("Snapshot", self.labels, len(self.labels), self.num_classes, self.labels.device)
+        rows, device = len(self.labels), self.labels.device
         if self.embeddings is not None:
-            self.check_shape("embeddings", self.embeddings, None)
-            check_finite("embeddings", self.embeddings, finite_rows)
+            check_matrix("Snapshot", "embeddings", self.embeddings, rows, None, device)
+            check_finite("Snapshot", "embeddings", finite_rows(self.embeddings))
         if self.logits is not None:
-            self.check_shape("logits", self.logits, self.num_classes)
+            check_matrix("Snapshot", "logits", self.logits, rows, self.num_classes, device)
             # A softmax is NaN where a logit is NaN or +inf, and where all of them are -inf.
-            check_finite("logits", self.logits, lambda logits: logits.amax(dim=1).isfinite())
+            check_finite("Snapshot", "logits", self.logits.amax(dim=1).isfinite())
         if self.stochastic is not None:
             if not isinstance(self.stochastic, StochasticPasses):
                 given = type(self.stochastic).__name__
                 raise ValueError(f"Snapshot(stochastic=...): StochasticPasses are needed, {given} was given.")
-            self.check_shape("stochastic.probabilities", self.stochastic.probabilities, self.num_classes)
-            check_finite("stochastic.probabilities", self.stochastic.probabilities, finite_rows)
-            check_rows_are_probabilities("Snapshot", "stochastic.probabilities", self.stochastic.probabilities)
-            check_floats("Snapshot", "stochastic.expected_entropy", self.stochastic.expected_entropy)
-            expected_entropy = self.stochastic.expected_entropy[:, None]
-            self.check_shape("stochastic.expected_entropy", expected_entropy, 1)
-            check_finite("stochastic.expected_entropy", expected_entropy, finite_rows)
-
-    def check_shape(self, name: str, part: Tensor, width: int | None) -> None:
-        """Refuse a part that is not one row of numbers for each label, on the same device."""
-        check_floats("Snapshot", name, part)
-        fits = part.ndim == 2 and len(part) == len(self.labels) and (width is None or part.shape[1] == width)
-        if not fits or part.shape[1] == 0:
-            raise ValueError(
-                f"Snapshot({name}=...): {len(self.labels)} labels need floating-point numbers of shape "
-                f"({len(self.labels)}, {width or 'd'}), {part.dtype} of shape {tuple(part.shape)} was given."
-            )
-        if part.device != self.labels.device:
-            raise ValueError(f"Snapshot({name}=...): they are on {part.device}, the labels on {self.labels.device}.")
+            mean, entropy = self.stochastic.probabilities, self.stochastic.expected_entropy
+            check_probabilities("Snapshot", "stochastic.probabilities", mean, rows, self.num_classes, device)
+            check_floats("Snapshot", "stochastic.expected_entropy", entropy)
+            check_matrix("Snapshot", "stochastic.expected_entropy", entropy[:, None], rows, 1, device)
+            check_finite("Snapshot", "stochastic.expected_entropy", entropy.isfinite())
 
     @cached_property
     def labeled(self) -> Int[Tensor, " l"]:
@@ -120,12 +112,12 @@ class Snapshot:
     @property
     def points(self) -> Float[Tensor, "n d"]:
         """The embeddings, in float32 if they came in half precision, divided by 2 to the `exponent`."""
-        return times_two_to(-self.exponent, at_least_float32(require(self.embeddings, "embeddings")))
+        return ldexp(at_least_float32(require(self.embeddings, "embeddings")), -self.exponent)
 
     @cached_property
     def exponent(self) -> int:
         """0, unless the embeddings are so large or small that their squares would overflow or vanish."""
-        exponent = magnitude(at_least_float32(require(self.embeddings, "embeddings")))
+        exponent = max_exponent(at_least_float32(require(self.embeddings, "embeddings")))
         return exponent if abs(exponent) > SAFE_EXPONENT else 0
 
     def symmetric_graph(self, neighbors: int | None, timer: StageTimer) -> NeighborGraph:
@@ -152,27 +144,6 @@ def detach_fields(parts: object, *names: str) -> None:
         part = getattr(parts, name)
         if isinstance(part, Tensor) and part.requires_grad:
             object.__setattr__(parts, name, part.detach())  # the dataclass is frozen
-
-
-def finite_rows(part: Float[Tensor, "n m"]) -> Bool[Tensor, " n"]:
-    return part.isfinite().all(dim=1)
-
-
-def check_finite(
-    name: str, part: Float[Tensor, "n m"], right: Callable[[Float[Tensor, "n m"]], Bool[Tensor, " n"]]
-) -> None:
-    if surely_finite(part):
-        return
-    rows = (~right(part)).nonzero()[:, 0]
-    if len(rows):
-        raise ValueError(
-            f"Snapshot({name}=...): {len(rows)} of {len(part)} rows hold NaN or infinity, the first is row "
-            f"{int(rows[0])}. Did the training diverge, or a half-precision layer overflow?"
-        )
-
-
-def at_least_float32(value: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    return value if value.dtype in (torch.float32, torch.float64) else value.float()
 
 
 def require(value: Part | None, name: str) -> Part:

@@ -12,10 +12,10 @@ from lightning_diffal.graph.knn.refine import squared_distances
 from lightning_diffal.graph.knn.torch_search import search_torch
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.numerics.kmeans import kmeans
-from lightning_diffal.numerics.precision import full_float32, times_two_to
-from lightning_diffal.numerics.tiles import DIFFERENCE_BYTES
+from lightning_diffal.numerics.precision import full_float32, ldexp
+from lightning_diffal.numerics.tiles import DIFFERENCE_BYTES, tile_height
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import Answer, Selector, default_generator
+from lightning_diffal.selectors.base import BatchSelector
 from lightning_diffal.selectors.query import Query, take_lowest
 from lightning_diffal.selectors.snapshot import Snapshot
 
@@ -25,7 +25,7 @@ MIN_CLUSTER_SIZE = 5
 
 @skip_type_check
 @dataclass(frozen=True, kw_only=True)
-class TypiClustSelector(Selector):
+class TypiClustSelector(BatchSelector):
     """Ask about the most typical point of the largest clusters without a label.
 
     The pool is divided into as many clusters as there will be labels. Those with the fewest labels come first, of
@@ -50,50 +50,37 @@ class TypiClustSelector(Selector):
         check_count("TypiClustSelector", "neighbors", self.neighbors)
         check_count("TypiClustSelector", "max_clusters", self.max_clusters)
 
-    def __call__(
-        self,
-        snapshot: Snapshot,
-        size: int,
-        *,
-        answer: Answer | None = None,
-        generator: torch.Generator | None = None,
-        timer: StageTimer | None = None,
-    ) -> Query:
-        timer = timer or StageTimer()
-        generator = generator or default_generator(snapshot.labels.device)
-        points, size = snapshot.points, min(size, len(snapshot.unlabeled))
-        if size == 0:
-            return Query.empty(points)
+    def select(self, snapshot: Snapshot, size: int, generator: torch.Generator, timer: StageTimer) -> Query:
+        points = snapshot.points
         clusters = min(len(snapshot.labeled) + size, self.max_clusters)
         with timer.stage("clusters"):
             cluster_of = kmeans(points, clusters, generator)
         visits = cluster_order(cluster_of, snapshot.labels, clusters, size)
-        members = cluster_of.argsort(stable=True)
-        end = torch.bincount(cluster_of, minlength=clusters).cumsum(0).tolist()
-        chosen: dict[int, Query] = {}
+        members = cluster_of.argsort(stable=True).split(torch.bincount(cluster_of, minlength=clusters).tolist())
+        queries = []
         for cluster in timer.track_stage("query", sorted(set(visits))):
-            rows = members[end[cluster - 1] if cluster else 0 : end[cluster]]
+            rows = members[cluster]
             unlabeled = (snapshot.labels[rows] == UNLABELED).nonzero()[:, 0]
             query = take_lowest(mean_distance(points[rows], self.neighbors), unlabeled, visits.count(cluster))
-            chosen[cluster] = Query.of(rows[query.indices], query.scores)
-        # Sorted by cluster so far; `position` is their place in the order of the visits.
-        position = torch.tensor(sorted(range(size), key=lambda place: visits[place]), device=points.device)
-        indices = torch.cat([chosen[cluster].indices for cluster in sorted(chosen)])
-        scores = times_two_to(snapshot.exponent, torch.cat([chosen[cluster].scores for cluster in sorted(chosen)]))
-        return Query.of(torch.empty_like(indices).scatter_(0, position, indices), scores.scatter(0, position, scores))
+            queries.append(Query.of(rows[query.indices], query.scores))
+        by_cluster = Query.cat(queries)
+        # The inverse of the permutation that sorts the visits by cluster.
+        order = torch.tensor(visits, device=points.device).argsort(stable=True).argsort()
+        return Query.of(by_cluster.indices[order], ldexp(by_cluster.scores[order], snapshot.exponent))
 
 
 def cluster_order(cluster_of: Int[Tensor, " n"], labels: Int[Tensor, " n"], clusters: int, size: int) -> list[int]:
     """The cluster that each point of the query is taken from."""
     members = torch.bincount(cluster_of, minlength=clusters).tolist()
-    known = torch.bincount(cluster_of[labels != UNLABELED], minlength=clusters).tolist()
-    order = sorted(range(clusters), key=lambda one: (known[one], -members[one], one))
+    labeled = torch.bincount(cluster_of[labels != UNLABELED], minlength=clusters).tolist()
+    order = sorted(range(clusters), key=lambda cluster: (labeled[cluster], -members[cluster], cluster))
+    large = [cluster for cluster in order if members[cluster] >= MIN_CLUSTER_SIZE]
+    small = [cluster for cluster in order if members[cluster] < MIN_CLUSTER_SIZE]
     visits: list[int] = []
-    large, small = ([one for one in order if (members[one] < MIN_CLUSTER_SIZE) is late] for late in (False, True))
     for group in (large, small):
-        unlabeled = {one: members[one] - known[one] for one in group}
-        for nth in range(max(unlabeled.values(), default=0)):
-            visits += [one for one in group if unlabeled[one] > nth]
+        unlabeled = {cluster: members[cluster] - labeled[cluster] for cluster in group}
+        for taken in range(max(unlabeled.values(), default=0)):
+            visits += [cluster for cluster in group if unlabeled[cluster] > taken]
             if len(visits) >= size:
                 return visits[:size]
     return visits
@@ -105,10 +92,10 @@ def mean_distance(points: Float[Tensor, "m d"], neighbors: int) -> Float[Tensor,
     if neighbors == 0:
         return torch.zeros_like(points[:, 0])
     with full_float32(points.device):
-        # Itself is among them, at distance 0, or so many copies that all distances are.
+        # The point itself is among them, at distance 0, or enough copies of it at distance 0.
         rows, nearest, _ = search_torch((points - points.mean(dim=0)).float(), neighbors + 1, iter)
     mean = torch.zeros_like(points[:, 0])
-    height = max(1, DIFFERENCE_BYTES // (8 * nearest.shape[1] * points.shape[1]))
+    height = tile_height(8 * nearest.shape[1] * points.shape[1], DIFFERENCE_BYTES)
     for block, neighbor in zip(rows.split(height), nearest.split(height), strict=True):
         distance = squared_distances(points[block][:, None], points[neighbor]).sqrt_()
         mean[block] = distance.sum(dim=1).div_(neighbors).to(mean.dtype)

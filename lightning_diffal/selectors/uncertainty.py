@@ -8,33 +8,22 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.numerics.precision import at_least_float32
+from lightning_diffal.numerics.tiles import tile_height
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import ScoreSelector
-from lightning_diffal.selectors.snapshot import Snapshot, at_least_float32, require
+from lightning_diffal.selectors.snapshot import Snapshot, require
 
 # Probabilities computed at a time, so that memory does not grow with n · c.
 BLOCK_ENTRIES = 2**17
-# Up to here the softmax is taken over columns. The last digit differs from that of `softmax(dim=1)`, and with it the
-# order of nearly equal scores: the committed results were computed this way.
-FEW_CLASSES = 64
+# With fewer classes than this the softmax is taken over columns. Its last digit differs from `softmax(dim=1)`, and with
+# it the order of nearly equal scores; the committed results were computed this way.
+MAX_CLASSES_BY_COLUMN = 64
 
 
 def probabilities_of(logits: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
     logits = at_least_float32(logits)
-    return logits.T.contiguous().softmax(dim=0).T if logits.shape[1] < FEW_CLASSES else logits.softmax(dim=1)
-
-
-def confidence(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
-    """max_c p_c."""
-    return probabilities.amax(dim=1)
-
-
-def margin(probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
-    """p₁ - p₂, the two largest probabilities; p₁ where there is one class only."""
-    if probabilities.shape[1] == 1:
-        return probabilities[:, 0]
-    first, second = probabilities.topk(2, dim=1).values.unbind(dim=1)
-    return first - second
+    return logits.T.contiguous().softmax(dim=0).T if logits.shape[1] < MAX_CLASSES_BY_COLUMN else logits.softmax(dim=1)
 
 
 def entropy(probabilities: Float[Tensor, "*a c"]) -> Float[Tensor, "*a"]:
@@ -68,7 +57,7 @@ class ProbabilitySelector(ScoreSelector):
         with timer.stage("score"):
             if self.passes is not None:
                 return self.certainty(require(snapshot.stochastic, "stochastic").probabilities)
-            logits, height = require(snapshot.logits, "logits"), max(1, BLOCK_ENTRIES // snapshot.num_classes)
+            logits, height = require(snapshot.logits, "logits"), tile_height(snapshot.num_classes, BLOCK_ENTRIES)
             scores = torch.empty_like(at_least_float32(logits[:, 0]))
             for block, part in zip(logits.split(height), scores.split(height), strict=True):
                 part.copy_(self.certainty(probabilities_of(block)))
@@ -87,18 +76,21 @@ class UncertaintySelector(ProbabilitySelector):
     """
 
     def certainty(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
-        return confidence(probabilities)
+        return probabilities.amax(dim=1)
 
 
 class MarginSelector(ProbabilitySelector):
-    """Ask where the model's two best classes are closest: lowest p₁ - p₂.
+    """Ask where the model's two most probable classes are closest: lowest p₁ - p₂, or p₁ if there is one class.
 
     Needs logits, or `passes` stochastic ones. Cost: O(n c).
     Reference: Scheffer, Decomain & Wrobel, Active Hidden Markov Models for Information Extraction, 2001.
     """
 
     def certainty(self, probabilities: Float[Tensor, "n c"]) -> Float[Tensor, " n"]:
-        return margin(probabilities)
+        if probabilities.shape[1] == 1:
+            return probabilities[:, 0]
+        first, second = probabilities.topk(2, dim=1).values.unbind(dim=1)
+        return first - second
 
 
 class EntropySelector(ProbabilitySelector):

@@ -15,8 +15,8 @@ def pool(n, d=3, k=6, c=3, known=8, seed=0, **options):
     generator = torch.Generator().manual_seed(seed)
     points = torch.randn(n, d, generator=generator, dtype=torch.float64)
     labels = torch.full((n,), -1)
-    some = torch.randperm(n, generator=generator)[:known]
-    labels[some] = torch.randint(c, (known,), generator=generator)
+    labeled = torch.randperm(n, generator=generator)[:known]
+    labels[labeled] = torch.randint(c, (known,), generator=generator)
     return build_graph(points, k, **options), labels
 
 
@@ -37,7 +37,7 @@ def test_many_steps_reach_the_harmonic_solution(symmetric):
     n=st.integers(5, 40), k=st.integers(1, 4), c=st.integers(1, 5), known=st.integers(0, 5), steps=st.integers(1, 6),
     soft=st.booleans(), symmetric=st.booleans(), seed=st.integers(0, 2**31),
 )  # fmt: skip
-def test_it_is_the_walk_of_the_paper(n, k, c, known, steps, soft, symmetric, seed):
+def test_the_result_is_the_diffusion_of_the_paper(n, k, c, known, steps, soft, symmetric, seed):
     graph, labels = pool(n, k=k, c=c, known=known, seed=seed, symmetric=symmetric)
     start = torch.rand(n, c, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).softmax(dim=1)
     found = diffuse(graph, labels, c, steps=steps, soft_labels=start if soft else None)
@@ -53,7 +53,7 @@ def test_no_mass_crosses_between_disconnected_components():
     labels = torch.full((60,), -1)
     labels[:3] = torch.tensor([0, 1, 1])
     found = diffuse(graph, labels, 2, steps=500)
-    assert (found[30:] == 0).all(), "exactly nothing"
+    assert (found[30:] == 0).all(), "exactly zero"
     assert (found[:30] != 0).any(dim=1).all()
 
 
@@ -75,19 +75,19 @@ def test_two_steps_on_a_path_worked_by_hand():
     labels = torch.tensor([0, -1, -1, -1, 1])
     one = torch.tensor([[1, -1], [0.5, -0.5], [0, 0], [-0.5, 0.5], [-1, 1]], dtype=torch.float64)
     assert torch.equal(diffuse(graph, labels, 2, steps=1), one)
-    assert torch.equal(diffuse(graph, labels, 2, steps=2), one)  # what comes to the middle from both sides cancels
+    assert torch.equal(diffuse(graph, labels, 2, steps=2), one)  # the two sides cancel in the middle
     three_classes = diffuse(graph, labels, 3, steps=2)
     assert torch.equal(three_classes[2], torch.tensor([0.0, 0.0, -0.5 - 0.0], dtype=torch.float64))
 
 
-def test_a_soft_start_is_overruled_by_labels_and_forgotten_by_many_steps():
+def test_a_soft_start_does_not_change_labels_and_vanishes_after_many_steps():
     graph, labels = pool(50, known=6)
-    sure = torch.zeros(50, 3, dtype=torch.float64)
-    sure[:, 2] = 1
-    once, often = (diffuse(graph, labels, 3, steps=steps, soft_labels=sure) for steps in (1, 3000))
-    assert (once[labels >= 0].argmax(dim=1) == labels[labels >= 0]).all()
-    assert (once[labels < 0][:, 2] > 0).any()
-    torch.testing.assert_close(often, diffuse(graph, labels, 3, steps=3000), rtol=0, atol=1e-9)
+    certain = torch.zeros(50, 3, dtype=torch.float64)
+    certain[:, 2] = 1
+    one_step, many_steps = (diffuse(graph, labels, 3, steps=steps, soft_labels=certain) for steps in (1, 3000))
+    assert (one_step[labels >= 0].argmax(dim=1) == labels[labels >= 0]).all()
+    assert (one_step[labels < 0][:, 2] > 0).any()
+    torch.testing.assert_close(many_steps, diffuse(graph, labels, 3, steps=3000), rtol=0, atol=1e-9)
 
 
 def test_float32_embeddings_give_a_float32_signal_summed_in_float64():
@@ -109,7 +109,7 @@ def test_labels_may_be_small_integers(dtype):
     assert torch.equal(diffuse(graph, all_known, 3, steps=2).argmax(dim=1), all_known.long())
 
 
-def test_inputs_are_untouched_and_nothing_is_tracked():
+def test_inputs_are_not_modified_and_the_result_has_no_gradient():
     graph, labels = pool(40)
     before = labels.clone()
     soft = torch.full((40, 3), 1 / 3, requires_grad=True)
@@ -120,7 +120,7 @@ def test_inputs_are_untouched_and_nothing_is_tracked():
 @pytest.mark.parametrize(
     ("n", "k", "steps"), [(10_000, 10, 4), (50_000, 20, 4), (100_000, 10, 5), (4, 1, 2), (2, 1, 1)]
 )
-def test_steps_by_default(n, k, steps):
+def test_the_default_number_of_steps(n, k, steps):
     crow = torch.arange(0, n * k + 1, k)
     graph = NeighborGraph(crow, (torch.arange(n * k) % n), torch.ones(n * k))
     assert default_steps(graph) == steps
@@ -154,7 +154,7 @@ ROWS = torch.full((40, 3), 1 / 3)
         ({"soft_labels": torch.zeros(40, 3, dtype=torch.long)}, r"soft_labels.*floating-point"),
     ],
 )
-def test_what_cannot_be_done_is_refused_by_name(change, message):
+def test_bad_arguments_are_refused_by_name(change, message):
     graph, labels = pool(40)
     arguments = {"labels": labels, "num_classes": 3, "steps": 2} | change
     with pytest.raises(ValueError, match=rf"diffuse\(.*{message}"):

@@ -1,4 +1,4 @@
-"""Conjugate gradients against a direct solution, and what they say when they do not converge."""
+"""Conjugate gradients against a direct solution, and their warning when they do not converge."""
 
 import pytest
 import torch

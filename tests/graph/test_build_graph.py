@@ -1,4 +1,4 @@
-"""The graph against a kd-tree, the formula, and every way of being asked for something impossible."""
+"""The graph against a kd-tree and the formula of its weights, and the refusal of bad arguments."""
 
 import logging
 import math
@@ -29,7 +29,7 @@ def rows(graph, k):
     return graph.col.view(-1, k), graph.weight.view(-1, k)
 
 
-def by_all_differences(points, k):
+def exhaustive_search(points, k):
     """Neighbors by (distance, index) over all pairs, in float64."""
     x = points.double()
     rho = (x[:, None] - x[None]).square().sum(-1)
@@ -69,11 +69,11 @@ def test_coinciding_points_are_never_their_own_neighbor(backend, copies):
     assert (col != torch.arange(len(points))[:, None]).all()
     assert (col.diff(dim=1) > 0).all(), "columns ascend, so no neighbor comes twice"
     assert weight.isfinite().all()
-    expected, rho = by_all_differences(points, 8)
+    expected, rho = exhaustive_search(points, 8)
     assert torch.equal(col, expected.sort(dim=1).values), "ties go to the lower index"
-    same_place = rho[:, -1] == 0
-    assert same_place.any() == (copies > 8)
-    assert (weight[same_place] == 1).all()
+    coinciding = rho[:, -1] == 0
+    assert coinciding.any() == (copies > 8)
+    assert (weight[coinciding] == 1).all()
 
 
 def test_a_pool_of_one_repeated_point():
@@ -105,12 +105,12 @@ def pools(draw):
 
 @pytest.mark.parametrize("backend", [*NAMES, "pruned"])
 @given(points=pools(), data=st.data())
-def test_every_backend_finds_what_all_differences_find(backend, points, data):
+def test_every_backend_finds_the_neighbors_of_an_exhaustive_search(backend, points, data):
     k = data.draw(st.integers(1, len(points) - 1))
     with pytest.MonkeyPatch.context() as patch:
         register_pruned(patch)
         graph = build_graph(points, k, backend=backend)
-    expected, rho = by_all_differences(points, k)
+    expected, rho = exhaustive_search(points, k)
     col, weight = rows(graph, k)
     assert torch.equal(col, expected.sort(dim=1).values)
     scale = rho.amax(dim=1, keepdim=True)
@@ -119,13 +119,13 @@ def test_every_backend_finds_what_all_differences_find(backend, points, data):
 
 
 @pytest.mark.parametrize("backend", ["torch", "pruned"])
-def test_a_large_offset_does_not_spoil_neighbors_or_weights(monkeypatch, backend):
+def test_a_large_offset_changes_neither_neighbors_nor_weights(monkeypatch, backend):
     register_pruned(monkeypatch)
     # Multiples of 1/8 are exact beside 2**20, so the shifted pool has exactly the same differences.
     points = torch.randint(-80, 80, (600, 6), generator=torch.Generator().manual_seed(0)) / 8.0
-    here, there = (build_graph(points + shift, 10, backend=backend) for shift in (0, 2.0**20))
-    assert torch.equal(here.col, there.col)
-    assert torch.equal(here.weight, there.weight)
+    graph, shifted = (build_graph(points + offset, 10, backend=backend) for offset in (0, 2.0**20))
+    assert torch.equal(graph.col, shifted.col)
+    assert torch.equal(graph.weight, shifted.weight)
 
 
 @pytest.mark.parametrize("structure", ["sheets", "collapsed", "none"])
@@ -140,9 +140,9 @@ def test_neighbors_in_a_large_pool_match_a_kd_tree(structure):
         points = center[torch.arange(n) % 10] + 1e-3 * points
     graph = build_graph(points, 12, backend="torch")
     col, _ = rows(graph, 12)
-    some = torch.randperm(n, generator=generator)[:400]
-    _, expected = cKDTree(points.double().numpy()).query(points[some].double().numpy(), 13)
-    for i, found in zip(some.tolist(), expected.tolist(), strict=True):
+    sample = torch.randperm(n, generator=generator)[:400]
+    _, expected = cKDTree(points.double().numpy()).query(points[sample].double().numpy(), 13)
+    for i, found in zip(sample.tolist(), expected.tolist(), strict=True):
         assert set(col[i].tolist()) == set(found) - {i}
 
 
@@ -267,19 +267,19 @@ import importlib.util
 original = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == {module!r} else original(name, *rest)
 from lightning_diffal import build_graph
-assert build_graph(torch.randn(50, 3), 4).num_nodes == 50   # "auto" does without
+assert build_graph(torch.randn(50, 3), 4).num_nodes == 50   # "auto" ignores it
 try:
     build_graph(torch.randn(50, 3), 4, backend={backend!r})
 except ModuleNotFoundError as error:
     print(error)
 """
-    said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
-    assert f"{module} is not installed" in said
-    assert f"pip install lightning-diffal[{backend}]" in said
-    assert ("--no-build-isolation" in said) == (backend == "cluster")
+    output = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    assert f"{module} is not installed" in output
+    assert f"pip install lightning-diffal[{backend}]" in output
+    assert ("--no-build-isolation" in output) == (backend == "cluster")
 
 
-def test_auto_does_without_a_torch_cluster_that_cannot_be_imported(monkeypatch, tmp_path):
+def test_auto_ignores_a_torch_cluster_that_cannot_be_imported(monkeypatch, tmp_path):
     (tmp_path / "torch_cluster.py").write_text('raise OSError("undefined symbol")')
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torch_cluster", raising=False)
@@ -300,20 +300,20 @@ def test_the_cluster_backend_is_refused_beyond_the_limit_of_its_cuda_kernel():
 def test_an_incomplete_result_of_torch_cluster_is_never_used(monkeypatch, caplog):
     import torch_cluster
 
-    whole = torch_cluster.knn
-    monkeypatch.setattr(torch_cluster, "knn", lambda *arguments, **options: whole(*arguments, **options)[:, :-1])
+    complete = torch_cluster.knn
+    monkeypatch.setattr(torch_cluster, "knn", lambda *arguments, **options: complete(*arguments, **options)[:, :-1])
     points = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
     with pytest.raises(
         RuntimeError, match=r"torch-cluster returned \d+9 edges where \d+0 were asked for .* 30 points\)"
     ):
         build_graph(points, 4, backend="cluster")
-    instead = build_graph(points, 4)
+    graph = build_graph(points, 4)
     assert "It is used instead" in caplog.text
-    np.testing.assert_allclose(dense(instead), weights(points, 4), rtol=1e-6)
+    np.testing.assert_allclose(dense(graph), weights(points, 4), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("d", "backend"), [(3, "cluster"), (20, "torch")])
-def test_auto_logs_what_it_picked_and_why(caplog, d, backend):
+def test_auto_logs_the_backend_and_the_reason(caplog, d, backend):
     with caplog.at_level(logging.DEBUG, logger="lightning_diffal"):
         build_graph(torch.randn(50, d), 4)
     assert f"backend '{backend}' for d={d} on cpu: {'a kd-tree' if d == 3 else 'the fastest'}" in caplog.text
@@ -354,7 +354,7 @@ def test_incoming_edges_are_those_of_the_transposed_matrix():
     matrix = dense(graph)
     for nodes in ([5], [7, 80, 3], [], list(range(90))):
         expected = [i for j in nodes for i in np.flatnonzero(matrix[:, j])]
-        assert graph.incoming.sources(torch.tensor(nodes, dtype=torch.long)).tolist() == expected
+        assert graph.predecessors(torch.tensor(nodes, dtype=torch.long)).tolist() == expected
 
 
 def test_a_row_block_multiplies_the_first_rows_of_each_step():

@@ -11,7 +11,7 @@ from tests.naive import dense
 
 
 def clouds(count, n=240, seed=0):
-    """A graph of so many clouds, far from each other."""
+    """The graph of `count` clouds, far from each other."""
     generator = torch.Generator().manual_seed(seed)
     points = torch.randn(n, 3, generator=generator)
     points[:, 0] += 100 * (torch.arange(n) % count)
@@ -19,7 +19,7 @@ def clouds(count, n=240, seed=0):
 
 
 @pytest.mark.parametrize("count", [1, 2, 30])
-def test_components_are_scipys(count):
+def test_components_equal_scipys(count):
     graph = clouds(count)
     _, theirs = connected_components(dense(graph))
     lowest = [int(np.flatnonzero(theirs == component)[0]) for component in theirs]
@@ -29,7 +29,7 @@ def test_components_are_scipys(count):
     assert len(component.unique()) == theirs.max() + 1 >= count
 
 
-def test_nodes_come_as_far_as_they_are_from_the_root():
+def test_breadth_first_order_is_ascending_by_distance_from_the_root():
     graph = clouds(1)
     order = breadth_first(graph, torch.tensor([7]))
     steps = shortest_path(dense(graph), unweighted=True, indices=7)
@@ -39,7 +39,7 @@ def test_nodes_come_as_far_as_they_are_from_the_root():
 
 
 @pytest.mark.parametrize("count", [1, 2, 30])
-def test_the_graph_is_the_same_in_another_order_and_neighbors_are_nearer(count):
+def test_renumbering_keeps_the_graph_and_brings_neighbors_closer_in_memory(count):
     graph = clouds(count)
     order, _ = locality_order(graph)
     assert sorted(order.tolist()) == list(range(240))

@@ -65,7 +65,7 @@ def check_a_large_pool(ranks):
     return equal(build_graph(large_pool(), 6, backend="torch", ranks=ranks), build_graph(large_pool(), 6))
 
 
-def test_so_it_is_in_a_pool_large_enough_for_the_pruned_search(group):
+def test_every_rank_has_the_same_graph_of_a_pool_large_enough_for_the_pruned_search(group):
     assert all(group(check_a_large_pool))
 
 
@@ -89,7 +89,7 @@ def check_collectives(ranks):
     assert ranks.all_gather_cat(ragged).tolist() == [[r, r] for r in range(ranks.world) for _ in range(r)]
     assert ranks.all_gather_cat(ragged[:0]).shape == (0, 2)
     assert ranks.broadcast(mine).tolist() == [0.0, 1.0, 2.0]
-    assert mine[0] == 10 * ranks.rank, "what was given is untouched"
+    assert mine[0] == 10 * ranks.rank, "the argument is not modified"
 
 
 def test_collectives_return_the_values_of_all_ranks_in_order(group):
@@ -127,11 +127,11 @@ def test_arguments_that_differ_in_one_bit_are_refused_on_all_ranks_with_the_same
 def incomplete_on_the_last(ranks):
     import torch_cluster
 
-    points, whole = torch.randn(60, 3, generator=torch.Generator().manual_seed(0)), torch_cluster.knn
+    points, complete = torch.randn(60, 3, generator=torch.Generator().manual_seed(0)), torch_cluster.knn
     expected = build_graph(points, 4, backend="torch")
     with pytest.MonkeyPatch.context() as patch:
         if ranks.rank == ranks.world - 1:
-            patch.setattr(torch_cluster, "knn", lambda *arguments, **options: whole(*arguments, **options)[:, :-1])
+            patch.setattr(torch_cluster, "knn", lambda *arguments, **options: complete(*arguments, **options)[:, :-1])
         assert equal(build_graph(points, 4, ranks=ranks), expected)
         with pytest.raises(RuntimeError, match="returned"):
             build_graph(points, 4, backend="cluster", ranks=ranks)
@@ -141,7 +141,7 @@ def test_a_result_that_is_incomplete_on_one_rank_is_used_on_none(group):
     group(incomplete_on_the_last)
 
 
-def test_ranks_are_checked():
+def test_impossible_ranks_are_refused():
     assert Ranks.of_group() == SINGLE_PROCESS
     assert SINGLE_PROCESS.single
     with pytest.raises(ValueError, match=r"Ranks\(rank=2, world=2\): a rank in \[0, 2\)"):

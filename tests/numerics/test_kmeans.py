@@ -30,7 +30,7 @@ def test_the_clusters_are_as_tight_as_scikit_learns(clusters, per_cluster, monke
     assert sorted(ours)[1] < 1.15 * sorted(theirs)[1]
 
 
-def test_every_point_is_with_its_nearest_mean_in_the_end():
+def test_every_point_is_assigned_to_the_nearest_mean():
     points = clouds(400)
     assignment = kmeans(points, 12, torch.Generator().manual_seed(0))
     mean = torch.stack([points[assignment == c].mean(dim=0) for c in range(12)])

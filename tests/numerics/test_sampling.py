@@ -40,13 +40,15 @@ def test_all_orders_of_a_sample_are_equally_likely(count):
     assert max(orders.values()) < 200 + 70
 
 
-def line(points):
-    return lambda one: (points[:, None] - points[one]).square()
+def squared_distances_on_a_line(points):
+    return lambda rows: (points[:, None] - points[rows]).square()
 
 
 def test_copies_of_a_chosen_point_are_drawn_last():
     points = torch.tensor([0.0, 0, 0, 0, 1, 2, 3])
-    chosen, gaps = kmeans_plus_plus(torch.tensor([0]), 7, line(points), torch.Generator().manual_seed(0))
+    chosen, gaps = kmeans_plus_plus(
+        torch.tensor([0]), 7, squared_distances_on_a_line(points), torch.Generator().manual_seed(0)
+    )
     assert sorted(chosen[1:4].tolist()) == [4, 5, 6]
     assert sorted(chosen.tolist()) == list(range(7))
     assert gaps[4:].tolist() == [0, 0, 0]
@@ -54,5 +56,8 @@ def test_copies_of_a_chosen_point_are_drawn_last():
 
 def test_far_points_are_drawn_more_often():
     points, generator = torch.tensor([0.0, 1, 3]), torch.Generator().manual_seed(0)
-    second = [int(kmeans_plus_plus(torch.tensor([0]), 2, line(points), generator)[0][1]) for _ in range(1000)]
+    second = [
+        int(kmeans_plus_plus(torch.tensor([0]), 2, squared_distances_on_a_line(points), generator)[0][1])
+        for _ in range(1000)
+    ]
     assert sum(one == 2 for one in second) / 1000 == pytest.approx(0.9, abs=0.04)  # 9 of 1 + 9

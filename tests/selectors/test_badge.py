@@ -22,7 +22,7 @@ def test_the_factors_give_the_distances_of_the_gradients_of_a_last_layer():
     gradient = last_layers_gradients(snapshot.embeddings, snapshot.logits)
     factors = Gradients(snapshot.embeddings, snapshot.probabilities)
     expected = torch.cdist(gradient, gradient).square()
-    found = factors.square_distance_to(torch.arange(25))
+    found = factors.distance_to(torch.arange(25))
     assert torch.allclose(found.double(), expected, atol=1e-4, rtol=1e-4)
     assert torch.allclose(factors.square_norm.double(), gradient.square().sum(dim=1), rtol=1e-5)
 

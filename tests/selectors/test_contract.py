@@ -1,4 +1,4 @@
-"""What every selector keeps to, whatever it chooses by. A new selector is one line in the list."""
+"""The contract of every selector. A new selector is one line in the list."""
 
 import dataclasses
 from functools import update_wrapper
@@ -26,7 +26,7 @@ from lightning_diffal.selectors import (
 )
 from lightning_diffal.selectors.base import Selector, as_selector, choose
 
-# Without chance and, on this pool, without ties.
+# Not random and, on this pool, without ties.
 DETERMINISTIC = [
     DiffusionSelector(neighbors=6, steps=3),
     DiffusionSelector(neighbors=6, steps=3, mini_batch=4, soft_start=True, shrink_below=0.1),
@@ -62,8 +62,8 @@ def snapshot_of(n=60, known=9, classes=3, seed=0, **changes):
     truth = torch.arange(n) % classes
     embeddings = torch.randn(n, 5, generator=generator) + 3 * torch.nn.functional.one_hot(truth, 5)
     labels = torch.full((n,), UNLABELED)
-    some = torch.randperm(n, generator=generator)[:known]
-    labels[some] = truth[some]
+    labeled = torch.randperm(n, generator=generator)[:known]
+    labels[labeled] = truth[labeled]
     logits = embeddings[:, :classes] + torch.randn(n, classes, generator=generator)
     parts = {
         "labels": labels,
@@ -76,8 +76,8 @@ def snapshot_of(n=60, known=9, classes=3, seed=0, **changes):
     return Snapshot(**parts | changes), truth
 
 
-def drawn_together(n, dimensions, ratio, seed=0):
-    """Ten classes, each as wide as 1, so far apart that products in float32 do not resolve near points."""
+def distant_classes(n, dimensions, ratio, seed=0):
+    """Ten classes of width 1, so far apart that products in float32 do not resolve near points."""
     generator = torch.Generator().manual_seed(seed)
     centers = ratio * torch.randn(10, dimensions, generator=generator)
     return centers[torch.arange(n) % 10] + torch.randn(n, dimensions, generator=generator)
@@ -125,7 +125,7 @@ def test_it_is_a_selector_that_can_be_called_with_a_snapshot_and_a_size_alone(se
     assert query.indices.tolist() == expected.indices.tolist()
 
 
-def test_its_repr_is_that_of_ledgers_written_before():
+def test_its_repr_equals_that_in_existing_ledgers():
     assert [repr(made()) for made in dict.fromkeys(map(type, SELECTORS)) if made is not LocalMaxSelector] == [
         "DiffusionSelector(mini_batch=1, neighbors=None, steps=None, soft_start=False, shrink_below=None, "
         "backend='auto')",
@@ -193,7 +193,7 @@ def test_the_unit_of_the_embeddings_does_not_matter(selector, exponent):
 
 
 @every_selector
-def test_nothing_left_is_nothing_asked(selector):
+def test_an_exhausted_pool_gives_an_empty_query(selector):
     snapshot, truth = snapshot_of(known=60)
     assert len(ask(selector, snapshot, 5, truth)) == 0
 
@@ -209,7 +209,7 @@ def test_half_precision_is_enough(selector):
 
 
 @every_selector
-def test_gradients_are_left_behind(selector):
+def test_inputs_with_gradients_are_detached(selector):
     snapshot, truth = snapshot_of()
     embeddings, logits, *passes = (
         part.clone().requires_grad_()
@@ -227,7 +227,7 @@ def test_gradients_are_left_behind(selector):
 
 
 @every_selector
-def test_it_gets_by_with_what_it_says_it_needs(selector):
+def test_it_needs_exactly_what_it_declares(selector):
     snapshot, truth = snapshot_of()
     missing = {name: None for name in ("embeddings", "logits", "stochastic") if name not in selector.needs}
     indices = ask(selector, changed(snapshot, **missing), 5, truth).indices
@@ -238,7 +238,7 @@ def test_it_gets_by_with_what_it_says_it_needs(selector):
 
 
 @every_selector
-def test_what_needs_stochastic_passes_says_how_many(selector):
+def test_a_number_of_passes_is_declared_with_the_need_for_them(selector):
     assert ("stochastic" in selector.needs) == (selector.passes is not None)
 
 
@@ -278,9 +278,8 @@ def test_a_soft_start_counts_only_after_the_first_query():
 def test_the_unreached_are_counted_before_the_query():
     snapshot, truth = snapshot_of(known=1)
     query = ask(DiffusionSelector(neighbors=3, steps=1), snapshot, 5, truth)
-    graph_says = query.unreached
-    assert 40 < graph_says < 60
-    assert ask(DiffusionSelector(neighbors=20, steps=9), snapshot, 5, truth).unreached < graph_says
+    assert 40 < query.unreached < 60
+    assert ask(DiffusionSelector(neighbors=20, steps=9), snapshot, 5, truth).unreached < query.unreached
 
 
 # Functions of users
@@ -295,10 +294,10 @@ def test_a_function_is_a_selector():
 def test_a_selector_gets_the_keywords_it_takes():
     snapshot, truth = snapshot_of()
 
-    def likes_zero(snapshot, size, *, answer):
+    def choose_class_zero(snapshot, size, *, answer):
         return [int(i) for i in snapshot.unlabeled if answer(i[None])[0] == 0][:size]
 
-    assert truth[ask(likes_zero, snapshot, 4, truth).indices].tolist() == [0] * 4
+    assert truth[ask(choose_class_zero, snapshot, 4, truth).indices].tolist() == [0] * 4
 
 
 def test_a_selector_with_any_keywords_gets_all_three():
@@ -383,7 +382,7 @@ def test_a_selector_that_chooses_wrongly_is_refused(chosen, message):
         ask(chosen, snapshot, 4, truth)
 
 
-def test_needs_are_names_we_know():
+def test_unknown_needs_are_refused():
     def selector(snapshot, size): ...
 
     assert as_selector(selector).needs == {"embeddings", "logits"}
@@ -392,7 +391,7 @@ def test_needs_are_names_we_know():
         as_selector(selector)
 
 
-def test_what_was_not_asked_for_is_not_there():
+def test_a_missing_part_of_a_snapshot_is_named():
     with pytest.raises(ValueError, match="This snapshot has no logits"):
         Snapshot(labels=torch.tensor([0]), num_classes=2).probabilities  # noqa: B018
 
@@ -403,7 +402,7 @@ def test_what_was_not_asked_for_is_not_there():
         ({"mini_batch": 0}, r"DiffusionSelector\(mini_batch=0\): a whole number"),
         ({"neighbors": 2.5}, r"DiffusionSelector\(neighbors=2.5\)"),
         ({"steps": -1}, r"DiffusionSelector\(steps=-1\)"),
-        ({"shrink_below": 2}, r"DiffusionSelector\(shrink_below=2\): a share"),
+        ({"shrink_below": 2}, r"DiffusionSelector\(shrink_below=2\): a fraction"),
         ({"backend": "scipy"}, r"DiffusionSelector\(backend='scipy'\)"),
     ],
 )

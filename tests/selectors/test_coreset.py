@@ -4,7 +4,7 @@ import torch
 from scipy.spatial.distance import cdist
 
 from lightning_diffal.selectors import CoresetSelector
-from tests.selectors.test_contract import ask, changed, drawn_together, snapshot_of
+from tests.selectors.test_contract import ask, changed, distant_classes, snapshot_of
 
 
 def greedy(points, labeled, size):
@@ -38,7 +38,7 @@ def test_a_pool_of_several_tiles_is_chosen_from_as_by_brute_force():
 
 @pytest.mark.parametrize(("dimensions", "offset"), [(2, 0.0), (300, 0.0), (5, 1000.0)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_wherever_the_points_are_it_chooses_as_brute_force_does(dimensions, offset, dtype):
+def test_dimensions_offset_and_dtype_do_not_change_the_choice_of_brute_force(dimensions, offset, dtype):
     points = torch.randn(200, dimensions, generator=torch.Generator().manual_seed(0)).to(dtype) + offset
     snapshot, truth = snapshot_of(n=200, known=40, embeddings=points)
     query = ask(CoresetSelector(), snapshot, 60, truth)
@@ -47,8 +47,8 @@ def test_wherever_the_points_are_it_chooses_as_brute_force_does(dimensions, offs
 
 @pytest.mark.parametrize("dimensions", [3, 20, 200])
 @pytest.mark.parametrize("ratio", [10, 1000, 100_000])
-def test_it_tells_points_apart_in_classes_that_are_drawn_together(dimensions, ratio):
-    points = drawn_together(300, dimensions, ratio)
+def test_near_points_are_resolved_in_distant_classes(dimensions, ratio):
+    points = distant_classes(300, dimensions, ratio)
     snapshot, truth = snapshot_of(n=300, known=100, embeddings=points)
     query = ask(CoresetSelector(), snapshot, 60, truth)
     assert query.indices.tolist() == greedy(points.double().numpy(), snapshot.labeled.tolist(), 60)

@@ -53,8 +53,8 @@ def test_poisson_asks_first_where_no_label_is_connected():
     labels = torch.where(torch.arange(90) < 12, cloud, UNLABELED)
     labels[cloud == 2] = UNLABELED
     for count in (2, 8):  # with τ and, after three labels for each class, without
-        some = torch.where(labels.cumsum(0).new_tensor(range(90)) < 3 * count, labels, UNLABELED)
-        query = ask(PoissonSelector(neighbors=5), changed(snapshot, embeddings=points, labels=some), 30, truth)
+        known = torch.where(labels.cumsum(0).new_tensor(range(90)) < 3 * count, labels, UNLABELED)
+        query = ask(PoissonSelector(neighbors=5), changed(snapshot, embeddings=points, labels=known), 30, truth)
         assert (cloud[query.indices] == 2).all()
         assert (query.scores == 0).all()
 

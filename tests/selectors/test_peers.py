@@ -1,7 +1,8 @@
-"""Our selectors beside those of scikit-activeml and graphlearning: the same pool, the same model, the same choices.
+"""Our selectors against those of scikit-activeml and graphlearning: the same pool, the same model, the same choices.
 
-Where a peer draws lots between equal points it is made to take the first of them, as ours do. Where both choose by
-chance, the chances are compared. What no peer offers is compared with dense algebra or brute force in the other files.
+Where a peer chooses at random between equal points it is made to take the first of them, as ours do. Where both are
+random, the probabilities are compared. What no peer offers is compared with dense algebra or brute force in the other
+files.
 """
 
 from types import SimpleNamespace
@@ -41,8 +42,8 @@ def pool(**changes):
     return snapshot_of(**{"n": 300, "known": 25, "classes": CLASSES} | changes)
 
 
-def says(snapshot, probabilities):
-    """A classifier of scikit-activeml that knows nothing but what our model says of the points without a label."""
+def fixed_classifier(snapshot, probabilities):
+    """A fitted classifier of scikit-activeml that returns these probabilities of the unlabeled points."""
     candidates = probabilities[snapshot.unlabeled].double().numpy()
 
     class Model(SkactivemlClassifier):
@@ -63,7 +64,7 @@ def activeml(strategy, snapshot, size, **options):
     return strategy.query(snapshot.embeddings.double().numpy(), target, batch_size=size, **options)
 
 
-def clusters_of(home):
+def fixed_clusters(cluster):
     """A clustering for scikit-activeml that is known beforehand."""
 
     class Given:
@@ -71,7 +72,7 @@ def clusters_of(home):
             pass
 
         def fit_predict(self, X):  # noqa: N803
-            return home.numpy()
+            return cluster.numpy()
 
     return Given
 
@@ -92,7 +93,7 @@ def first_of_equals(utilities, random_state):
 )
 def test_the_least_sure_points_are_scikit_activemls(selector, method, passes, seed):
     snapshot, truth = pool(seed=seed)
-    model = says(snapshot, snapshot.probabilities if passes is None else snapshot.stochastic.probabilities)
+    model = fixed_classifier(snapshot, snapshot.probabilities if passes is None else snapshot.stochastic.probabilities)
     strategy = skactiveml.pool.UncertaintySampling(method=method, random_state=0)
     theirs = activeml(strategy, snapshot, 40, clf=model, fit_clf=False)
     assert ask(selector(passes=passes), snapshot, 40, truth).indices.tolist() == list(theirs)
@@ -103,7 +104,7 @@ def test_the_points_that_passes_contradict_each_other_about_are_scikit_activemls
     snapshot, truth = pool()
     logits = snapshot.logits + torch.randn(7, 300, CLASSES, generator=torch.Generator().manual_seed(seed))
     snapshot = changed(snapshot, stochastic=stochastic_of(logits))
-    ensemble = [says(snapshot, one) for one in logits.softmax(dim=2)]
+    ensemble = [fixed_classifier(snapshot, one) for one in logits.softmax(dim=2)]
     strategy = skactiveml.pool.GreedyBALD(random_state=0)
     theirs, utilities = activeml(strategy, snapshot, 40, ensemble=ensemble, fit_ensemble=False, return_utilities=True)
     query = ask(BALDSelector(passes=7), snapshot, 40, truth)
@@ -121,42 +122,42 @@ def test_coreset_is_scikit_activemls(seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_badge_draws_by_scikit_activemls_chances_at_every_step(seed, monkeypatch):
+def test_badge_draws_with_scikit_activemls_probabilities_at_every_step(seed, monkeypatch):
     snapshot, truth = pool(seed=seed)
     unlabeled = snapshot.unlabeled
     query = ask(BADGESelector(), snapshot, 30, truth, seed=seed)
-    place = torch.searchsorted(unlabeled, query.indices)
-    draws = iter(place[1:].tolist())  # the first is no matter of chance
-    same_luck = SimpleNamespace(choice=lambda *_, **__: [next(draws)])
-    monkeypatch.setattr("skactiveml.base.check_random_state", lambda *_: same_luck)
-    theirs, chance = activeml(
+    position = torch.searchsorted(unlabeled, query.indices)
+    draws = iter(position[1:].tolist())  # the first is not random
+    same_draws = SimpleNamespace(choice=lambda *_, **__: [next(draws)])
+    monkeypatch.setattr("skactiveml.base.check_random_state", lambda *_: same_draws)
+    theirs, probability = activeml(
         skactiveml.pool.Badge(),
         snapshot,
         30,
-        clf=says(snapshot, snapshot.probabilities),
+        clf=fixed_classifier(snapshot, snapshot.probabilities),
         fit_clf=False,
         return_utilities=True,
     )
     assert query.indices.tolist() == theirs
     gradients = Gradients(snapshot.points[unlabeled], snapshot.probabilities[unlabeled])
-    nearest = gradients.square_distance_to(place).cummin(dim=1).values  # (u, 30): after each choice
-    assert (-query.scores[1:]).tolist() == pytest.approx(nearest[place[1:], torch.arange(29)].tolist(), rel=1e-4)
+    nearest = gradients.distance_to(position).cummin(dim=1).values  # (u, 30): after each choice
+    assert (-query.scores[1:]).tolist() == pytest.approx(nearest[position[1:], torch.arange(29)].tolist(), rel=1e-4)
     # scikit-activeml 1.0.1 also counts the distance to 0, as if a gradient of 0 had been chosen; the authors do not.
     also_to_zero = torch.minimum(nearest, gradients.square_norm[:, None])
     for step in range(1, 30):
-        expected = np.nan_to_num(chance[step][unlabeled])  # nothing for the chosen
+        expected = np.nan_to_num(probability[step][unlabeled])  # 0 for the chosen
         ours = also_to_zero[:, step - 1] / also_to_zero[:, step - 1].sum()
         assert ours.numpy() == pytest.approx(expected, abs=1e-6)
 
 
 def test_typiclust_is_scikit_activemls_on_the_same_clusters(monkeypatch):
-    size_of = torch.arange(8, 24)  # no two alike: scikit-activeml draws lots between those
-    home = torch.repeat_interleave(torch.arange(16), size_of)
-    labels = torch.where((home % 4 == 0) & (torch.arange(len(home)) % 3 == 0), 1, UNLABELED)
-    snapshot, truth = pool(n=len(home), labels=labels)
-    monkeypatch.setattr(typiclust, "kmeans", lambda points, clusters, generator: home)
+    size_of = torch.arange(8, 24)  # all different: scikit-activeml chooses at random between equal ones
+    cluster = torch.repeat_interleave(torch.arange(16), size_of)
+    labels = torch.where((cluster % 4 == 0) & (torch.arange(len(cluster)) % 3 == 0), 1, UNLABELED)
+    snapshot, truth = pool(n=len(cluster), labels=labels)
+    monkeypatch.setattr(typiclust, "kmeans", lambda points, clusters, generator: cluster)
     for neighbors in (3, 20):
-        strategy = skactiveml.pool.TypiClust(k=neighbors, cluster_algo=clusters_of(home), random_state=0)
+        strategy = skactiveml.pool.TypiClust(k=neighbors, cluster_algo=fixed_clusters(cluster), random_state=0)
         theirs = activeml(strategy, snapshot, 12)  # all clusters without a label
         assert ask(TypiClustSelector(neighbors=neighbors), snapshot, 12, truth).indices.tolist() == theirs.tolist()
 
@@ -170,9 +171,9 @@ def test_typiclust_spreads_over_the_pool_as_scikit_activemls_does_with_clusters_
 
     ours = [gap(ask(TypiClustSelector(), snapshot, 20, truth, seed=seed).indices) for seed in range(5)]
     theirs = [gap(activeml(skactiveml.pool.TypiClust(k=20, random_state=seed), snapshot, 20)) for seed in range(5)]
-    anyone = [gap(np.random.default_rng(seed).choice(snapshot.unlabeled, 20)) for seed in range(5)]
-    # Both cluster anew with each seed; the means of five differ by a third of what chance would cost.
-    assert abs(np.mean(ours) - np.mean(theirs)) < (np.mean(anyone) - np.mean(theirs)) / 3
+    random = [gap(np.random.default_rng(seed).choice(snapshot.unlabeled, 20)) for seed in range(5)]
+    # Clusters depend on the seed; the means of five differ by less than a third of the distance to random choice.
+    assert abs(np.mean(ours) - np.mean(theirs)) < (np.mean(random) - np.mean(theirs)) / 3
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -191,13 +192,13 @@ def test_probcover_is_scikit_activemls(radius, seed, monkeypatch):
 @pytest.mark.parametrize("purity", [0.5, 0.9])
 def test_the_radius_is_scikit_activemls_to_the_next_that_it_tries(purity):
     snapshot, _ = pool()
-    home = torch.arange(300) % CLASSES  # the clouds
+    cluster = torch.arange(300) % CLASSES  # the clouds
     tried = np.arange(0.02, 4, 0.02)
     strategy = skactiveml.pool.ProbCover(
-        n_classes=CLASSES, deltas=tried, alpha=purity, cluster_algo=clusters_of(home), random_state=0
+        n_classes=CLASSES, deltas=tried, alpha=purity, cluster_algo=fixed_clusters(cluster), random_state=0
     )
     activeml(strategy, snapshot, 1)
-    radius = pure_radius(snapshot.embeddings, home, purity, torch.Generator().manual_seed(0))
+    radius = pure_radius(snapshot.embeddings, cluster, purity, torch.Generator().manual_seed(0))
     assert 0.1 < strategy.delta_max_ <= radius < strategy.delta_max_ + 0.02
 
 
@@ -207,7 +208,7 @@ def test_poisson_is_graphlearnings(seed, tau):
     snapshot, truth = pool(seed=seed)
     snapshot = changed(snapshot, embeddings=snapshot.embeddings.double())
     weights = csr_matrix(dense(build_graph(snapshot.embeddings, 8, symmetric=True)))
-    model = graphlearning.ssl.laplace(weights, reweighting="poisson", tau=tau, tol=1e-8)
+    model = graphlearning.ssl.laposition(weights, reweighting="poisson", tau=tau, tol=1e-8)
     labeled = snapshot.labeled.numpy()
     learner = active_learner(model, unc_sampling, labeled, snapshot.labels[labeled].numpy(), unc_method="unc_2norm")
     theirs, values = learner.select_queries(batch_size=40, return_acq_vals=True)

@@ -5,7 +5,7 @@ from scipy.spatial.distance import cdist
 
 from lightning_diffal.selectors import ProbCoverSelector
 from lightning_diffal.selectors.probcover import pure_radius
-from tests.selectors.test_contract import ask, changed, drawn_together, snapshot_of
+from tests.selectors.test_contract import ask, changed, distant_classes, snapshot_of
 
 
 def greedy_cover(points, labeled, size, radius):
@@ -36,8 +36,8 @@ def test_it_is_the_greedy_cover_of_all_pairs(radius, n):
 
 @pytest.mark.parametrize("dimensions", [3, 20, 200])
 @pytest.mark.parametrize("ratio", [10, 1000, 100_000])
-def test_it_tells_points_apart_in_classes_that_are_drawn_together(dimensions, ratio):
-    points, radius = drawn_together(300, dimensions, ratio), 0.8 * (2 * dimensions) ** 0.5
+def test_near_points_are_resolved_in_distant_classes(dimensions, ratio):
+    points, radius = distant_classes(300, dimensions, ratio), 0.8 * (2 * dimensions) ** 0.5
     snapshot, truth = snapshot_of(n=300, known=10, embeddings=points)
     query = ask(ProbCoverSelector(radius=radius), snapshot, 60, truth)
     chosen, counts = greedy_cover(points.double().numpy(), snapshot.labeled.tolist(), 60, radius)
@@ -57,13 +57,13 @@ def test_copies_cover_each_other_with_no_radius_at_all():
 @pytest.mark.parametrize("purity", [0.5, 0.9, 0.95])
 def test_the_radius_is_the_largest_with_pure_balls(purity):
     generator = torch.Generator().manual_seed(0)
-    points, home = torch.randn(200, 3, generator=generator), torch.randint(3, (200,), generator=generator)
-    points[:, 0] += 3 * home
-    radius = pure_radius(points, home, purity, generator)
-    distance, stranger = cdist(points, points), (home[:, None] != home).numpy()
+    points, cluster = torch.randn(200, 3, generator=generator), torch.randint(3, (200,), generator=generator)
+    points[:, 0] += 3 * cluster
+    radius = pure_radius(points, cluster, purity, generator)
+    distance, other_cluster = cdist(points, points), (cluster[:, None] != cluster).numpy()
 
     def purity_of(delta):
-        return 1 - ((distance <= delta) & stranger).any(axis=1).mean()
+        return 1 - ((distance <= delta) & other_cluster).any(axis=1).mean()
 
     assert purity_of(radius * 0.9999) >= purity > purity_of(radius * 1.0001)
 
@@ -89,7 +89,7 @@ def test_counting_on_a_part_of_the_pool_covers_nearly_as_much():
     [
         ({"radius": -1.0}, r"ProbCoverSelector\(radius=-1.0\): a distance"),
         ({"radius": float("nan")}, r"ProbCoverSelector\(radius=nan\)"),
-        ({"purity": 1.0}, r"ProbCoverSelector\(purity=1.0\): a share"),
+        ({"purity": 1.0}, r"ProbCoverSelector\(purity=1.0\): a fraction"),
         ({"counted": 0}, r"ProbCoverSelector\(counted=0\)"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Real processes that search the neighbors processes: every rank makes the choice of one process."""
+"""Real processes that search the neighbors together: every rank makes the choice of a single process."""
 
 import pytest
 import torch
@@ -30,8 +30,8 @@ def pool(n, d=3, k=5, c=3, known=6, seed=0, parts=1, dtype=torch.float32):
     points += 1000 * (torch.arange(n) % parts)[:, None]
     truth = torch.randint(c, (n,), generator=generator)
     labels = torch.full((n,), -1)
-    some = torch.randperm(n, generator=generator)[:known]
-    labels[some] = truth[some]
+    labeled = torch.randperm(n, generator=generator)[:known]
+    labels[labeled] = truth[labeled]
     soft = torch.rand(n, c, generator=generator).softmax(dim=1)
     return points, k, c, labels, truth, soft
 

@@ -5,7 +5,6 @@ import torch
 
 from lightning_diffal import UNLABELED, Snapshot
 from lightning_diffal.selectors import MarginSelector, StochasticPasses
-from lightning_diffal.selectors.uncertainty import margin
 from tests.selectors.test_contract import ask, snapshot_of
 
 NAN, INF = float("nan"), float("inf")
@@ -29,7 +28,7 @@ def rows_with(value, shape=(4, 2)):
         ({"logits": torch.full((4, 2), -INF)}, r"logits=...\): 4 of 4 rows hold NaN or infinity, the first is row 0"),
         ({"embeddings": rows_with(NAN)}, r"embeddings=...\): 1 of 4 rows hold NaN or infinity, the first is row 2"),
         ({"embeddings": rows_with(-INF)}, r"embeddings=...\): 1 of 4 rows"),
-        ({"stochastic": StochasticPasses(rows_with(NAN), torch.zeros(4))}, r"stochastic.probabilities=...\): 1 of 4"),
+        ({"stochastic": StochasticPasses(HALVES + rows_with(NAN), torch.zeros(4))}, r"probabilities=...\): 1 of 4"),
         (
             {"stochastic": StochasticPasses(torch.zeros(4, 2), torch.zeros(4))},
             r"stochastic.probabilities=...\): 4 of 4 rows are not probabilities that sum to 1, the first is row 0. Log",
@@ -39,15 +38,15 @@ def rows_with(value, shape=(4, 2)):
             r"rows are not probabilities",
         ),
         ({"stochastic": StochasticPasses(HALVES, torch.full((4,), NAN))}, r"expected_entropy=...\): 4 of 4"),
-        ({"logits": torch.zeros(4, 3)}, r"logits=...\): 4 labels need floating-point numbers of shape \(4, 2\), "),
+        ({"logits": torch.zeros(4, 3)}, r"logits=...\): a floating-point tensor of shape \(4, 2\) is needed, "),
         ({"logits": torch.zeros(5, 2)}, r"torch.float32 of shape \(5, 2\) was given"),
         (
             {"embeddings": torch.zeros(3, 7)},
-            r"embeddings=...\): 4 labels need floating-point numbers",
+            r"embeddings=...\): a floating-point tensor of shape \(4, d\)",
         ),
         ({"embeddings": torch.zeros(4, 0)}, r"shape \(4, 0\) was given"),
         ({"embeddings": torch.zeros(4, 2, dtype=torch.long)}, "torch.int64 of shape"),
-        ({"embeddings": torch.zeros(4, 2, device="meta")}, r"embeddings=...\): they are on meta, the labels on cpu"),
+        ({"embeddings": torch.zeros(4, 2, device="meta")}, r"embeddings=...\): it is on meta, the labels are on cpu"),
         (
             {"labels": torch.tensor([0, 1, 2, UNLABELED])},
             r"Snapshot\(labels=...\): 1 of 4 labels are outside",
@@ -69,7 +68,9 @@ def test_logits_are_taken_as_logits_whatever_their_values():
     plain, truth = snapshot_of()
     given, _ = snapshot_of(logits=plain.probabilities)  # rows that sum to 1
     query = ask(MarginSelector(), given, 5, truth)
-    assert torch.allclose(query.scores, margin(plain.probabilities.softmax(dim=1))[query.indices], atol=1e-6)
+    assert torch.allclose(
+        query.scores, MarginSelector().certainty(plain.probabilities.softmax(dim=1))[query.indices], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("labeled", [[], [0], [7], [0, 1, 2, 5, 7], [1, 2, 3, 4], list(range(7)), list(range(8))])

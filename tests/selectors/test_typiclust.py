@@ -23,8 +23,8 @@ def test_it_is_the_algorithm_on_the_same_clusters(monkeypatch):
     monkeypatch.setattr(typiclust, "kmeans", lambda points, clusters, generator: cluster_of)
     points, labels, chosen = snapshot.embeddings.double().numpy(), snapshot.labels.numpy(), []
     order = sorted(range(11), key=lambda c: ((labels[cluster_of == c] >= 0).sum(), -(cluster_of == c).sum(), c))
-    for turn in range(18):
-        members = np.flatnonzero(cluster_of == order[turn % 11])
+    for number in range(18):
+        members = np.flatnonzero(cluster_of == order[number % 11])
         distance = np.sort(cdist(points[members], points[members]), axis=1)[:, 1:6].mean(axis=1)
         typical = [members[i] for i in distance.argsort() if labels[members[i]] < 0 and members[i] not in chosen]
         chosen.append(typical[0])
@@ -50,9 +50,9 @@ def test_few_labels_come_before_many_and_large_clusters_before_small():
     labels = torch.full((25,), UNLABELED)
     labels[14] = 0  # in cluster 2
     assert cluster_order(cluster_of, labels, clusters=5, size=7) == [1, 0, 2, 1, 0, 2, 1]
-    everything = cluster_order(cluster_of, labels, clusters=5, size=24)
-    assert everything[-2:] == [3, 3], "too small to have a typical point"
-    assert sorted(everything) == [0] * 6 + [1] * 8 + [2] * 8 + [3] * 2
+    visits = cluster_order(cluster_of, labels, clusters=5, size=24)
+    assert visits[-2:] == [3, 3], "too small to have a typical point"
+    assert sorted(visits) == [0] * 6 + [1] * 8 + [2] * 8 + [3] * 2
 
 
 def test_bad_parameters_are_refused_at_once():

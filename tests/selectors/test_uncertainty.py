@@ -7,7 +7,7 @@ from scipy.stats import entropy as scipy_entropy
 
 from lightning_diffal import UNLABELED, Snapshot
 from lightning_diffal.selectors import BALDSelector, EntropySelector, MarginSelector, UncertaintySelector
-from lightning_diffal.selectors.uncertainty import confidence, entropy, margin
+from lightning_diffal.selectors.uncertainty import entropy
 from tests.selectors.test_contract import ask, snapshot_of, stochastic_of
 
 PROBABILITIES = torch.tensor([[0.5, 0.5, 0.0], [0.6, 0.2, 0.2], [1.0, 0.0, 0.0], [0.4, 0.25, 0.35]])
@@ -19,12 +19,12 @@ MEASURES = [
 
 
 def test_the_measures_by_hand():
-    assert confidence(PROBABILITIES).tolist() == pytest.approx([0.5, 0.6, 1.0, 0.4])
-    assert margin(PROBABILITIES).tolist() == pytest.approx([0.0, 0.4, 1.0, 0.05])
+    assert UncertaintySelector().certainty(PROBABILITIES).tolist() == pytest.approx([0.5, 0.6, 1.0, 0.4])
+    assert MarginSelector().certainty(PROBABILITIES).tolist() == pytest.approx([0.0, 0.4, 1.0, 0.05])
     assert entropy(PROBABILITIES).tolist() == pytest.approx([math.log(2), 0.950271, 0.0, 1.080528], abs=1e-6)
 
 
-def test_the_entropy_of_what_cannot_be_is_nothing():
+def test_a_class_of_probability_zero_adds_no_entropy():
     for dtype in (torch.float32, torch.float64):
         assert entropy(torch.eye(3, dtype=dtype)).abs().tolist() == [0, 0, 0]
         assert not entropy(torch.tensor([[1e-40, 1.0]], dtype=dtype)).isnan().any()
@@ -32,7 +32,7 @@ def test_the_entropy_of_what_cannot_be_is_nothing():
 
 @pytest.mark.parametrize("classes", [2, 63, 64, 200, 3000])  # the last ones in several blocks of the pool
 @pytest.mark.parametrize(("selector", "measure"), MEASURES)
-def test_few_classes_and_many_are_measured_alike(classes, selector, measure):
+def test_scores_are_those_of_numpy_for_few_and_for_many_classes(classes, selector, measure):
     logits = torch.randn(300, classes, generator=torch.Generator().manual_seed(0))
     snapshot = Snapshot(labels=torch.full((300,), UNLABELED), num_classes=classes, logits=logits)
     scores = measure(logits.double().softmax(dim=1).numpy())
@@ -42,12 +42,12 @@ def test_few_classes_and_many_are_measured_alike(classes, selector, measure):
 
 
 def test_the_margin_of_one_class_is_its_probability():
-    assert margin(torch.ones(3, 1)).tolist() == [1, 1, 1]
+    assert MarginSelector().certainty(torch.ones(3, 1)).tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize(("selector", "measure"), MEASURES)
 @pytest.mark.parametrize("passes", [None, 5])
-def test_the_order_is_that_of_numpy_over_either_source(selector, measure, passes):
+def test_the_order_is_that_of_numpy_for_one_pass_and_for_several(selector, measure, passes):
     snapshot, truth = snapshot_of(n=200)
     source = snapshot.probabilities if passes is None else snapshot.stochastic.probabilities
     scores = measure(source.double().numpy())
@@ -63,7 +63,7 @@ def test_dropout_changes_the_choice():
     assert not torch.equal(one, many)
 
 
-def test_equally_unsure_points_come_by_their_index():
+def test_points_of_equal_score_are_ordered_by_index():
     snapshot, truth = snapshot_of(logits=torch.zeros(60, 3))
     assert ask(EntropySelector(), snapshot, 8, truth).indices.tolist() == snapshot.unlabeled[:8].tolist()
 
@@ -91,6 +91,6 @@ def test_bald_is_the_mutual_information_of_label_and_pass():
 
 
 @pytest.mark.parametrize("selector", [UncertaintySelector, MarginSelector, EntropySelector, BALDSelector])
-def test_passes_are_counted(selector):
+def test_a_number_of_passes_below_one_is_refused(selector):
     with pytest.raises(ValueError, match=rf"{selector.__name__}\(passes=0\): a whole number of at least 1"):
         selector(passes=0)

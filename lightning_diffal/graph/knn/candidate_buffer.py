@@ -11,7 +11,7 @@ class CandidateBuffer:
     """Collects candidates for each of a block of rows and keeps the nearest.
 
     Args:
-        position: The first candidates, as many as shall be kept for each row, in no order.
+        position: The initial candidates of each row, in no order. The same number is kept.
         excess: For each of them half of (squared distance - limit of the row).
         limit: A bound of the squared distance, one for each row.
         capacity: How many more candidates are held before the far ones are dropped.

@@ -20,7 +20,7 @@ def search_cluster(
 
     own = ranks.own_rows(len(points))
     rows = torch.arange(own.start, own.stop, device=points.device)
-    # It sums squared differences, whatever the norms: nothing to cancel.
+    # It sums squared differences, so that its error does not grow with the norms.
     spread = torch.zeros_like(points[own, 0])
     if len(rows) == 0:
         return Candidates(rows, rows[:, None].expand(-1, count), spread)

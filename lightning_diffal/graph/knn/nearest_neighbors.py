@@ -12,14 +12,14 @@ from lightning_diffal.distributed import Ranks
 from lightning_diffal.graph.knn.candidates import Candidates, IncompleteResultError
 from lightning_diffal.graph.knn.pruned_search import pruned_search, search_nearby_cells
 from lightning_diffal.graph.knn.refine import all_differences, refine, surplus_copies
-from lightning_diffal.graph.knn.registry import SPARE, TORCH, Backend, KnnBackend, resolve_backend
+from lightning_diffal.graph.knn.registry import EXTRA_CANDIDATES, TORCH, Backend, KnnBackend, resolve_backend
 from lightning_diffal.graph.knn.voronoi_cells import build_cells, positions_of_rows
-from lightning_diffal.numerics.precision import full_float32, magnitude, times_two_to
+from lightning_diffal.numerics.precision import full_float32, ldexp, max_exponent
 
 log = logging.getLogger(__name__)
 
-# Up to this many uncertain rows are sooner searched by all differences than with cells, which sort the whole pool.
-FEW_ROWS = 200
+# Up to this many uncertain rows are compared with the whole pool; for more, building cells first is faster.
+MAX_ROWS_BY_DIFFERENCES = 200
 
 
 def default_neighbors(num_nodes: int) -> int:
@@ -39,8 +39,8 @@ def nearest_neighbors(
     if backend == "auto" and ranks.sum(chosen is TORCH):
         chosen = TORCH  # where one rank lacks an extra, no rank uses it
     # Weights do not depend on the unit, and no square overflows.
-    scaled = times_two_to(-magnitude(points), points)
-    surplus, first = surplus_copies(scaled, most=neighbors + 1)
+    scaled = ldexp(points, -max_exponent(points))
+    surplus, first = surplus_copies(scaled, max_copies=neighbors + 1)
     kept = (~surplus).nonzero()[:, 0]
     searched = scaled if len(kept) == len(scaled) else scaled[kept]
     found = search(searched, neighbors, chosen, backend == "auto", progress, ranks)
@@ -66,14 +66,14 @@ def search(
 
     Up to three searches, each for the rows the one before was not certain of.
     """
-    count = min(len(points), neighbors + 1 + SPARE)
+    count = min(len(points), neighbors + 1 + EXTRA_CANDIDATES)
     centered = (points - points.mean(dim=0)).float()
     with full_float32(points.device):
         candidates = find_candidates(backend, may_replace, centered, count, progress, ranks)
         rows, norm = candidates.rows, centered[candidates.rows].norm(dim=1)
         nearest, distance, certain = refine(points, candidates, neighbors, norm)
         uncertain = (~certain).nonzero()[:, 0]
-        if len(uncertain) > FEW_ROWS:
+        if len(uncertain) > MAX_ROWS_BY_DIFFERENCES:
             # Points too dense for float32, or many equally far: finer arithmetic, and more candidates.
             cells = build_cells(centered)
             position, order = positions_of_rows(cells, rows[uncertain])
@@ -91,8 +91,6 @@ def find_candidates(
     backend: KnnBackend, may_replace: bool, points: Float[Tensor, "n d"], count: int, progress: Progress, ranks: Ranks
 ) -> Candidates:
     """The candidates of a backend. If it fails on one rank, all ranks use "torch" instead, or all raise."""
-    if backend is TORCH:
-        return backend.search(points, count, progress, ranks)
     failure: IncompleteResultError | None = None
     try:
         candidates = backend.search(points, count, progress, ranks)

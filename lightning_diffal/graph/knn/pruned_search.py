@@ -20,18 +20,18 @@ from lightning_diffal.arguments import Progress
 from lightning_diffal.graph.knn.candidate_buffer import CandidateBuffer
 from lightning_diffal.graph.knn.voronoi_cells import VoronoiCells
 from lightning_diffal.numerics.precision import FLOAT32_ROUNDING, search_error
-from lightning_diffal.numerics.ragged import run_positions, run_starts
+from lightning_diffal.numerics.ragged import run_positions
 from lightning_diffal.numerics.threads import num_threads, run_parallel
 from lightning_diffal.numerics.tiles import TILE_ENTRIES, tile_height
-from lightning_diffal.numerics.topk import GROUP, padded_size, topk_grouped
+from lightning_diffal.numerics.topk import pad_to_groups, topk_grouped
 
 # Entries of the table "may this point have a neighbor in that cell", one byte each.
 TABLE_ENTRIES = 2**25
 # Candidates held for all rows being searched before the far ones are dropped, 24 bytes each.
 BUFFER_CAPACITY = 2**22
-# The initial search of each cell: the nearest cells with this many points together, at most so many cells.
+# The initial search compares a cell with the nearest cells that hold this many points, at most so many cells.
 INITIAL_POINTS = 768
-INITIAL_CELLS = 48
+MAX_INITIAL_CELLS = 48
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ def pruned_search(
     Distances are computed from offsets to a center nearby, so that the spread is the size of the cells a point is
     compared with and not its norm: clusters far from the origin cost no precision.
 
-    Cost: between O(n^0.5 d) and O(n d) for each row. Memory beside the result: O(n d + r count) for sorted copies and
+    Cost: between O(n^0.5 d) and O(n d) for each row. Memory besides the result: O(n d + r count) for sorted copies and
     the initial search, and about 200 MiB of tables and tiles.
     """
     found = torch.empty_like(initial.position)
@@ -71,81 +71,46 @@ def pruned_search(
 
 
 def fraction_to_search(cells: VoronoiCells, initial: InitialResult) -> float:
-    """The fraction of the pool a point must be compared with after the initial search, estimated on 2,048 of them."""
-    some = slice(None, None, max(1, len(initial.query) // 2048))
-    query = initial.query[some]
-    table, _ = cells_in_reach(cells, initial, query, initial.distance[some].amax(dim=1))
+    """The fraction of the pool that a point is compared with after the initial search, estimated on 2,048 points."""
+    sample = slice(None, None, max(1, len(initial.query) // 2048))
+    query = initial.query[sample]
+    table, _ = cells_in_reach(cells, initial, query, initial.distance[sample].amax(dim=1))
     return float((table * cells.size[:, None]).sum() / (len(cells.points) * max(1, len(query))))
 
 
 def search_nearby_cells(cells: VoronoiCells, query: Int[Tensor, " r"], count: int) -> InitialResult:
     """The initial search: the points at the positions `query` against the cells around their own."""
-    near = cells.center_distance.topk(min(INITIAL_CELLS, len(cells.center)), largest=False).indices  # (m, near)
+    near = cells.center_distance.topk(min(MAX_INITIAL_CELLS, len(cells.center)), largest=False).indices  # (m, near)
     size = cells.size[near]
     before = size.cumsum(dim=1) - size
     size.masked_fill_(before >= max(INITIAL_POINTS, 16 * count), 0)  # the cells before have enough points
     begin, end = (torch.searchsorted(query, edge) for edge in (cells.start, cells.start + cells.size))
-    num_candidates = size.sum(dim=1)
-    active = (num_candidates >= count) & (begin < end)
+    active = (size.sum(dim=1) >= count) & (begin < end)
     searched = torch.zeros_like(cells.center_distance, dtype=torch.bool)
     searched.scatter_(1, near, (size > 0) & active[:, None])
     position = torch.zeros(len(query), count, dtype=torch.long, device=query.device)
     # No two points are farther apart than this; it remains where too few points were near.
     half = (2 * cells.norm.amax().square()).expand(position.shape).clone()
-    padded = padded_size(num_candidates)
-    is_active, first_row, last_row, start, width = (
-        one.tolist() for one in (active, begin, end, run_starts(padded), padded)
-    )
+    first_row, last_row = begin.tolist(), end.tolist()
 
-    def search(first: int) -> None:
-        stop = min(first + cells_at_once, len(near))
-        candidates, points, half_square = gather_candidates(cells, slice(first, stop), near, size, padded)
-        offset = cells.offset[query[first_row[first] : last_row[stop - 1]]]
-        tile = new_tile(cells)
-        for cell in range(first, stop):
-            if not is_active[cell]:
-                continue
-            there = slice(start[cell] - start[first], start[cell] - start[first] + width[cell])
-            for rows in split(first_row[cell], last_row[cell], len(tile) // width[cell]):
-                here = offset[rows.start - first_row[first] : rows.stop - first_row[first]]
-                # |y|²/2 - x·y, both from this cell's center: half the squared distance, less |x|²/2.
-                half_distance = part_of(tile, len(here), width[cell])
-                torch.addmm(half_square[there], here, points[there].T, alpha=-1, out=half_distance)
-                column = topk_grouped(half_distance, count)
-                position[rows], half[rows] = candidates[there].take(column), half_distance.gather(1, column)
+    def search(cell: int) -> None:
+        candidates = run_positions(cells.start[near[cell]], size[cell])
+        # Both factors from this cell's center: |y|²/2 - x·y is half the squared distance, less |x|²/2.
+        points, half_square = pad_to_groups(cells.points[candidates] - cells.center[cell])
+        for rows in split(first_row[cell], last_row[cell], tile_height(len(points))):
+            half_distance = torch.addmm(half_square, cells.offset[query[rows]], points.T, alpha=-1)
+            column = topk_grouped(half_distance, count)
+            position[rows], half[rows] = candidates.take(column), half_distance.gather(1, column)
 
-    most = TILE_ENTRIES // (max(width) * cells.points.shape[1])
-    cells_at_once = max(1, min(most, -(-len(near) // (8 * num_threads(near.device)))))
-    run_parallel(search, range(0, len(near), cells_at_once), near.device)
+    run_parallel(search, active.nonzero()[:, 0].tolist(), query.device)
     distance = half.mul_(2).add_(cells.offset[query].square().sum(dim=1, keepdim=True))
     return InitialResult(query, position, distance.clamp_min_(0), searched)
-
-
-def gather_candidates(
-    cells: VoronoiCells,
-    some: slice,
-    near: Int[Tensor, "m near"],
-    size: Int[Tensor, "m near"],
-    padded: Int[Tensor, " m"],
-) -> tuple[Int[Tensor, " p"], Float[Tensor, "p d"], Float[Tensor, " p"]]:
-    """The candidates of some cells: positions, points relative to the cell's center, and half their squared norms.
-
-    One cell follows the other, each padded with points at infinity. All are gathered at once: threads contend with
-    every operation, and least where those are few and large.
-    """
-    filled = run_positions(run_starts(padded[some]), size[some].sum(dim=1))
-    position = near.new_zeros(int(padded[some].sum()))
-    position[filled] = run_positions(cells.start[near[some]].flatten(), size[some].flatten())
-    points = cells.points.index_select(0, position).sub_(cells.center[some].repeat_interleave(padded[some], dim=0))
-    half_square = torch.full_like(points[:, 0], float("inf"))
-    half_square[filled] = points.square().sum(dim=1)[filled] / 2
-    return position, points, half_square
 
 
 def search_remaining_cells(
     cells: VoronoiCells, initial: InitialResult, part: slice, capacity: int
 ) -> tuple[Int[Tensor, "b count"], Float[Tensor, " b"]]:
-    """Positions of the nearest points of some query points, and the largest radius of the cells compared with.
+    """Positions of the nearest points of a part of the query points, and the largest radius of the cells compared with.
 
     Holds `capacity` candidates beyond those it is asked for before the far ones are dropped.
     """
@@ -160,7 +125,8 @@ def search_remaining_cells(
     spread = torch.maximum(spread, limit.sqrt() / 2)
     query_vector = torch.cat([points, torch.ones_like(points[:, :1]), -limit[:, None] / 2], dim=1)
     center = torch.nn.functional.pad(cells.center, (0, 2))
-    tile = new_tile(cells)
+    # One buffer for all products: fresh pages take the system longer than a product takes.
+    tile = points.new_empty(max(TILE_ENTRIES, int(cells.padded_size.amax())))
     has_result = initial.searched.any(dim=1)[own_cell, None]
     excess = torch.where(has_result, (known - limit[:, None]) / 2, float("inf"))
     nearest = CandidateBuffer(position.clone(), excess, limit, capacity)
@@ -175,8 +141,7 @@ def search_remaining_cells(
             offset = query_vector.index_select(0, rows).sub_(center[cell])
             norm = torch.linalg.vector_norm(offset[:, :dimensions], dim=1)
             offset[:, -1].addcmul_(norm, norm, value=0.5)
-            excess = part_of(tile, len(rows), width)
-            torch.mm(offset, members, out=excess)
+            excess = torch.mm(offset, members, out=tile[: len(rows) * width].view(len(rows), width))
             # Few rows have any hit, and the minimum alone rules out the others.
             with_hits = (excess.amin(dim=1) <= 0).nonzero()[:, 0]
             excess = excess.index_select(0, with_hits)
@@ -196,11 +161,11 @@ def cells_in_reach(
     table = torch.empty(len(cells.center), len(query), dtype=torch.bool, device=query.device)
     spread = cells.radius[cells.assignment[query]]
     square = cells.center.square().sum(dim=1)
-    # A generous share of |x|² and |c|² covers every rounding in the bounds below, and in the assignment.
+    # A generous fraction of |x|² and |c|² covers every rounding in the bounds below, and in the assignment.
     slack = 16 * (cells.points.shape[1] + 8) * FLOAT32_ROUNDING
-    # A cell searched before is put behind a plane at -∞, and where 0 · -∞ is NaN nothing is below that.
+    # A plane at -∞ excludes a cell that was searched before; where 0 · -∞ is NaN, no comparison with it holds.
     plane_distance = cells.center_distance.masked_fill(initial.searched.T, -float("inf"))  # (m, own cell)
-    for part in split(0, len(query), TILE_ENTRIES // len(cells.center)):
+    for part in split(0, len(query), tile_height(len(cells.center))):
         points, own_cell, limit = cells.points[query[part]], cells.assignment[query[part]], farthest[part].sqrt()
         own = points.square().sum(dim=1)
         # Both bounds say what |x - c_b|² must stay below, written without |x|², roots and divisions.
@@ -214,15 +179,5 @@ def cells_in_reach(
     return table, spread
 
 
-def new_tile(cells: VoronoiCells) -> Float[Tensor, " entries"]:
-    """Memory for one product after another: fresh pages take the system longer than a product takes."""
-    return cells.points.new_empty(max(TILE_ENTRIES, len(cells.points) + GROUP))
-
-
-def part_of(tile: Float[Tensor, " entries"], height: int, width: int) -> Float[Tensor, "height width"]:
-    return tile[: height * width].view(height, width)
-
-
 def split(start: int, stop: int, height: int) -> list[slice]:
-    height = max(1, height)
     return [slice(begin, min(begin + height, stop)) for begin in range(start, stop, height)]

@@ -65,7 +65,7 @@ def select_nearest(
     """The nearest of candidates sorted by index, in that order, their distances, and that of the k-th nearest."""
     kth = distance.kthvalue(neighbors, dim=1, keepdim=True).values
     nearer, tied = distance < kth, distance == kth
-    # Of those exactly as far as the k-th, the lowest indices fill the places that are left.
+    # Of those exactly as far as the k-th, the lowest indices are taken.
     kept = nearer | (tied & (tied.cumsum(dim=1) <= neighbors - nearer.sum(dim=1, keepdim=True)))
     return index[kept].view(-1, neighbors), distance[kept].view(-1, neighbors), kth[:, 0]
 
@@ -80,21 +80,19 @@ def all_differences(
     height = tile_height(8 * len(points) * points.shape[1], DIFFERENCE_BYTES)
     all_nodes = torch.arange(len(points), device=points.device)
     for start in range(0, len(rows), height):
-        here = rows[start : start + height]
-        to_all = torch.cat(
-            [squared_distances(points[here][:, None], part[None]) for part in points.split(width)], dim=1
-        )
-        to_all.scatter_(1, here[:, None], float("inf"))
         part = slice(start, start + height)
+        own = points[rows[part]][:, None]
+        to_all = torch.cat([squared_distances(own, others[None]) for others in points.split(width)], dim=1)
+        to_all.scatter_(1, rows[part, None], float("inf"))
         nearest[part], distance[part], _ = select_nearest(all_nodes.expand_as(to_all), to_all, neighbors)
     return nearest, distance
 
 
-def surplus_copies(points: Float[Tensor, "n d"], most: int) -> tuple[Bool[Tensor, " n"], Int[Tensor, " n"]]:
-    """Which points coincide with at least `most` points of lower index, and for each point the first it coincides with.
+def surplus_copies(points: Float[Tensor, "n d"], max_copies: int) -> tuple[Bool[Tensor, " n"], Int[Tensor, " n"]]:
+    """Which points coincide with `max_copies` or more points of lower index; for each point the first equal one.
 
-    Such points are no point's neighbors, since ties go to the lower index. Without them no point has more than `most`
-    copies, and no search meets a distance shared by thousands.
+    Surplus points are no point's neighbors, since ties go to the lower index. Without them no search meets a distance
+    shared by thousands of points.
     """
     bits = (points + 0.0).view(torch.int32 if points.dtype == torch.float32 else torch.int64).long()  # -0.0 becomes 0.0
     generator = torch.Generator(device=points.device).manual_seed(0)
@@ -106,6 +104,6 @@ def surplus_copies(points: Float[Tensor, "n d"], most: int) -> tuple[Bool[Tensor
     run = new.cumsum(0) - 1
     head = new.nonzero()[:, 0][run]
     surplus, first = torch.empty_like(new), torch.empty_like(order)
-    surplus[order] = torch.arange(len(order), device=order.device) - head >= most
+    surplus[order] = torch.arange(len(order), device=order.device) - head >= max_copies
     first[order] = order[head]
     return surplus, first

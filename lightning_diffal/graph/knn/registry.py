@@ -22,7 +22,7 @@ Backend: TypeAlias = Literal["auto", "torch", "cluster", "faiss"]
 log = logging.getLogger(__name__)
 
 # Candidates beyond the neighbors and the point itself. More make fewer rows uncertain, and every row more expensive.
-SPARE = 3
+EXTRA_CANDIDATES = 3
 
 
 def never_preferred(device: torch.device, dimensions: int) -> str | None:
@@ -36,10 +36,10 @@ class KnnBackend:
     Args:
         name: As in `build_graph(backend=...)`. The pip extra that installs it has the same name.
         search: Called as `search(points, count, progress, ranks)`. Whatever its precision, the graph is the same.
-        module: What must be installed for it.
-        install_note: What to know when installing it.
-        max_candidates_on_cuda: The most it can find for each point there.
-        preferred: Why backend="auto" takes it for points on this device with so many dimensions, or None.
+        module: The module it imports, if any.
+        install_note: Appended to the pip command in the message about a missing module.
+        max_candidates_on_cuda: The largest `count` it supports on CUDA.
+        preferred: Given device and dimensions, the reason why backend="auto" takes it, or None.
     """
 
     name: str
@@ -49,18 +49,16 @@ class KnnBackend:
     max_candidates_on_cuda: int | None = None
     preferred: Callable[[torch.device, int], str | None] = never_preferred
 
-    def has_room_for(self, count: int, device: torch.device) -> bool:
+    def supports(self, count: int, device: torch.device) -> bool:
         return device.type != "cuda" or self.max_candidates_on_cuda is None or count <= self.max_candidates_on_cuda
 
     def can_be_imported(self) -> bool:
         try:
-            if self.module is not None and find_spec(self.module) is None:
-                return False
             if self.module is not None:
                 import_module(self.module)
         except (ImportError, OSError, ValueError) as error:
-            # Most likely pip's cached wheel for another torch.
-            log.debug("build_graph: %s is installed and cannot be imported: %s", self.module, error)
+            # Not installed, or pip's cached wheel was built for another torch.
+            log.debug("build_graph: %s cannot be imported: %s", self.module, error)
             return False
         return True
 
@@ -104,22 +102,22 @@ def check_backend(caller: str, backend: str) -> None:
 
 @skip_type_check
 def resolve_backend(backend: Backend, neighbors: int, device: torch.device, dimensions: int) -> KnnBackend:
-    """The backend asked for, if it can find so many neighbors, or for "auto" the preferred one of those installed."""
+    """The backend asked for, if it supports that many neighbors; for "auto" the preferred one of those installed."""
     check_backend("build_graph", backend)
-    count = neighbors + 1 + SPARE
+    count = neighbors + 1 + EXTRA_CANDIDATES
     if backend != "auto":
         chosen = BACKENDS[backend]
-        if not chosen.has_room_for(count, device):
-            most = (chosen.max_candidates_on_cuda or 0) - 1 - SPARE
+        if not chosen.supports(count, device):
+            limit = (chosen.max_candidates_on_cuda or 0) - 1 - EXTRA_CANDIDATES
             raise ValueError(
-                f'build_graph(neighbors={neighbors}, backend="{backend}"): {chosen.module} finds at most {most} '
+                f'build_graph(neighbors={neighbors}, backend="{backend}"): {chosen.module} finds at most {limit} '
                 'neighbors on CUDA. backend="torch" has no such limit.'
             )
         return chosen
     chosen, reason = TORCH, "the fastest by measurement"
     for candidate in BACKENDS.values():
-        why = candidate.preferred(device, dimensions)
-        if why is not None and candidate.has_room_for(count, device) and candidate.can_be_imported():
-            chosen, reason = candidate, why
+        preference = candidate.preferred(device, dimensions)
+        if preference is not None and candidate.supports(count, device) and candidate.can_be_imported():
+            chosen, reason = candidate, preference
     log.debug("build_graph: backend %r for d=%d on %s: %s", chosen.name, dimensions, device, reason)
     return chosen

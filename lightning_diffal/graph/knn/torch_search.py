@@ -27,8 +27,8 @@ def search_torch(
         prune_from: In smaller pools, building cells costs more than it saves (benchmarks/bench_graph_backends.py).
         prune_up_to: Where a larger fraction of the pool remains to be searched, one product over all of it is faster.
 
-    Cost: at most n² distances, far fewer where the points form clusters, shared out evenly. Memory beside the result:
-    that of `pruned_search`, or a few tiles of 8 MiB for a small pool.
+    Cost: at most n² distances, far fewer where the points form clusters, divided evenly among ranks. Memory besides the
+    result: that of `pruned_search`, or a few tiles of 8 MiB for a small pool.
     """
     own = ranks.own_rows(len(points))
     rows = torch.arange(own.start, own.stop, device=points.device)

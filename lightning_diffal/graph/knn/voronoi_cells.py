@@ -11,11 +11,11 @@ from lightning_diffal.numerics.kmeans import lloyd, nearest_center
 from lightning_diffal.numerics.ragged import run_positions, run_starts
 from lightning_diffal.numerics.topk import padded_size
 
-# The cells need not be good: a few iterations of k-means on a small sample.
+# Rough cells are enough: a few iterations of k-means on a small sample.
 POINTS_PER_CENTER = 32
 ITERATIONS = 5
-# Ranks take turns in runs of this many positions: short enough to share the work evenly, long enough that most cells
-# are searched from by one rank.
+# Positions are dealt to the ranks in runs of this length: short enough to divide the work evenly, long enough that
+# most cells are searched by one rank.
 RUN_LENGTH = 128
 
 

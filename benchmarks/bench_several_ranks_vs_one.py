@@ -1,11 +1,11 @@
-"""How much faster two ranks are than one, a thread each: embedding and graph are shared out, the query is not.
+"""How much faster several ranks are than one, a thread each: embedding and search are distributed, the query is not.
 
 The CIFAR-10 setting of the paper: 50,000 points, 20 hidden units, k = 20, T = 4, 200 points in mini-batches of 10. The
-graph is that of points like those of a trained hidden layer; embedded are inputs of 512 numbers, through a network of
-the paper's size. All ranks and rank 0 by itself take turns in the same processes; graphs and choices must be equal.
-Processor seconds are those of the busiest rank, which neither waiting nor other programs are part of.
+graph is that of synthetic embeddings; the embedding pass runs inputs of 512 numbers through a network of the paper's
+size. All ranks and rank 0 alone alternate in the same processes; graphs and choices must be equal. Processor seconds
+are those of the busiest rank, without waiting and without other programs.
 
-Usage: OMP_NUM_THREADS=1 python benchmarks/bench_ranks.py [--ranks 2] [--repeats 7] [--points 50000]
+Usage: OMP_NUM_THREADS=1 python benchmarks/bench_several_ranks_vs_one.py [--ranks 2] [--repeats 7] [--points 50000]
 """
 
 import argparse
@@ -18,7 +18,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from hidden_layer import hidden_layer
+from measure import median_and_range
+from synthetic_embeddings import synthetic_embeddings
 from torch import Tensor, nn
 
 from lightning_diffal import UNLABELED, batch_query, build_graph
@@ -56,9 +57,9 @@ def work(rank: int, arguments: argparse.Namespace, address: str) -> None:
                 times, result = run(Ranks.of_group() if side == "several" else SINGLE_PROCESS, pool)
             gathered: list[Any] = [None] * arguments.ranks
             dist.all_gather_object(gathered, (times, result))
-            results += [theirs for _, theirs in gathered if theirs is not None]
-            spent = [theirs for theirs, _ in gathered if theirs is not None]
-            finished.append({stage: slowest([one[stage] for one in spent]) for stage in STAGES})
+            results += [result for _, result in gathered if result is not None]
+            spent = [times for times, _ in gathered if times is not None]
+            finished.append({stage: slowest([times[stage] for times in spent]) for stage in STAGES})
     if rank == 0:
         if any(result != results[0] for result in results):
             raise AssertionError("graphs or choices differ")
@@ -71,7 +72,7 @@ class Pool:
     """The points, their classes, and the inputs to embed."""
 
     def __init__(self, size: int) -> None:
-        embeddings, classes = hidden_layer(size, WIDTH, CLASSES)
+        embeddings, classes = synthetic_embeddings(size, WIDTH, CLASSES)
         self.embeddings, self.classes = torch.from_numpy(embeddings), torch.from_numpy(classes)
         self.inputs = torch.randn(size, INPUTS, generator=torch.Generator().manual_seed(0))
         self.network = nn.Sequential(nn.Linear(INPUTS, INPUTS), nn.ReLU(), nn.Linear(INPUTS, WIDTH), nn.ReLU())
@@ -119,20 +120,17 @@ def table(arguments: argparse.Namespace, one: list[Times], several: list[Times])
             [[sum(times[stage][kind] for stage in stages) for times in side] for side in (one, several)]
             for kind in (0, 1)
         )
+        seconds = " | ".join(map(median_and_range, (*clock, speedup(*clock))))
+        one_processor, several_processors = map(statistics.median, processor)
         lines.append(
-            f"| {name} | {spread(clock[0])} | {spread(clock[1])} | {spread(speedup(*clock))} | "
-            f"{statistics.median(processor[0]):.2f}, {statistics.median(processor[1]):.2f}, "
-            f"{spread(speedup(*processor))} |"
+            f"| {name} | {seconds} | {one_processor:.2f}, {several_processors:.2f}, "
+            f"{median_and_range(speedup(*processor))} |"
         )
     return "\n".join(lines)
 
 
 def speedup(one: list[float], several: list[float]) -> list[float]:
     return [before / after for before, after in zip(one, several, strict=True)]
-
-
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 if __name__ == "__main__":
