@@ -19,10 +19,7 @@ def ask_oracle(trainer: Any, oracle: Oracle, indices: Sequence[int], num_outputs
     Args:
         num_outputs: Of the classifier, where it is known: larger labels are refused.
     """
-    if isinstance(oracle, DatasetOracle):
-        labels = oracle(indices)
-    else:
-        labels = from_rank_zero(trainer, lambda: oracle(indices))
+    labels = oracle(indices) if isinstance(oracle, DatasetOracle) else from_rank_zero(trainer, lambda: oracle(indices))
     check_classes(indices, labels, num_outputs)
     return labels
 

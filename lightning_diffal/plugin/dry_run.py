@@ -68,7 +68,7 @@ def check_first_labels(labels: Sequence[int], num_outputs: int | None) -> None:
     Of m labels of c equally frequent classes all are below k with probability (k / c)^m.
     """
     found = max(labels, default=0) + 1
-    if num_outputs is not None and (found / num_outputs) ** len(labels) < UNLIKELY:
+    if num_outputs is not None and found > 1 and (found / num_outputs) ** len(labels) < UNLIKELY:
         warn_of_wide_classifier(num_outputs, f"all {len(labels)} first labels are of the first {found} classes")
 
 
