@@ -21,14 +21,16 @@ from lightning_diffal.plugin.data.training_source import TrainingSource
 from lightning_diffal.plugin.distributed.shared_folder import check_shared_folder
 from lightning_diffal.plugin.distributed.strategies import check_forward
 from lightning_diffal.plugin.dry_run import check_first_labels, dry_run
-from lightning_diffal.plugin.logging import log_round
+from lightning_diffal.plugin.logging import continue_logged_steps, log_round
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.progress_bars import stage_timer_for
 from lightning_diffal.plugin.query import choose_points, embed_pool
 from lightning_diffal.plugin.records import new_record, with_first_labels, with_fit, with_query
-from lightning_diffal.plugin.rounds import fit_rounds, reason_to_stop
+from lightning_diffal.plugin.rounds import SkippedFit, fit_rounds, nothing_trained, reason_to_stop, skip_if_over
 from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.state import RunState, commit, labeled_loaders, open_state, restore_from_checkpoint
+from lightning_diffal.plugin.training.fresh_start import FreshStart
+from lightning_diffal.plugin.training.model_checkpoints import move_earlier_checkpoints
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass
 from lightning_diffal.pool.items import LabelArgument
@@ -122,14 +124,19 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         self.state: RunState | None = None
         """What the fit under way, or the last one, knows of the run."""
         self.checkpoints: RoundCheckpoints | None = None
+        self.fresh_start: FreshStart | None = None
         """Where rounds start from, while `fit` runs them."""
         self.source: TrainingSource | None = None
         self.checkpoint_records: list[dict[str, Any]] = []
         self.num_outputs: int | None = None
         """Classes that the model can tell apart, as the dry run found."""
-        self.steps, self.started, self.dry_run_done = 0, 0.0, False
+        self.batches, self.started, self.dry_run_done = 0, 0.0, False
+        self.skipped: SkippedFit | None = None
+        """The fit under way, if the run is over and it trains nothing."""
 
     # Rounds
+
+    reset_each_round = False
 
     def fit(
         self,
@@ -156,9 +163,12 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage == "fit":
-            self.state, self.checkpoint_records, self.steps, self.started = None, [], 0, time.perf_counter()
+            self.state, self.checkpoint_records, self.batches, self.started = None, [], 0, time.perf_counter()
             check_forward(trainer.strategy, self.config.selector.needs)
             check_shared_folder(trainer, self.config.folder_for(trainer))
+            self.skipped = skip_if_over(trainer, pl_module, self.config)
+            if self.fresh_start is not None:
+                self.fresh_start.on_setup(trainer)
             self.source = TrainingSource(trainer)
             self.source.replace(lambda: self.train_dataloader(trainer, pl_module))
 
@@ -184,7 +194,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if needs_first_labels and isinstance(state.oracle, DatasetOracle):
             # Free in a simulation: what is no class is refused before the model runs.
             record = with_first_labels(record, trainer, self.config, state)
-        if not self.dry_run_done:
+        if not self.dry_run_done and self.skipped is None:
             self.num_outputs = dry_run(trainer, module, self.config, state)
             self.dry_run_done = True
         if state.round == 0:
@@ -197,8 +207,19 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             commit(trainer, state, record)
         return state
 
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        if self.fresh_start is not None:
+            self.fresh_start.on_fit_start(trainer)
+
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        if self.checkpoints is not None and self.state is not None:
+        folder = self.config.folder_for(trainer)
+        if self.state is None or folder is None:
+            return
+        continue_logged_steps(trainer, self.state.ledger.records)
+        if self.checkpoints is not None or trainer.ckpt_path is None:  # not in a fit that users resume in its middle
+            move_earlier_checkpoints(trainer, folder, self.state.round)
+        if self.checkpoints is not None and self.fresh_start is not None:
+            self.fresh_start.on_train_start(trainer)
             self.checkpoints.on_train_start(trainer, self.config.warm_start)
             # From here on a round depends on nothing but its number, so that a run can be resumed at any of them.
             seed_training(self.config.seed_for(self.state.round))
@@ -210,17 +231,19 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             check_batch_norm(pl_module, len(labeled))
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
-        self.steps += 1
+        self.batches += 1
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        if trainer.fast_dev_run:
+        if trainer.fast_dev_run or self.skipped is not None:
             return
-        if self.state is None or self.steps == 0:
+        if self.state is None or self.batches == 0:
             raise MisconfigurationException(nothing_trained(trainer, self.checkpoints is not None))
         config, state, seconds = self.config, self.state, time.perf_counter() - self.started
-        record = with_fit(new_record(config, state), trainer, self.steps, seconds)
+        record = with_fit(new_record(config, state), trainer, seconds)
         record = replace(record, last=reason_to_stop(trainer, config, state, record))
         if record.last is None:
+            if self.checkpoints is not None:
+                self.checkpoints.check_layers(trainer, pl_module)
             record = self.query(trainer, pl_module, state, record)
         if self.checkpoints is not None and (record.last or config.warm_start):
             self.checkpoints.save_trained(trainer, pl_module, record.round)
@@ -239,6 +262,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if self.source is not None:
             self.source.restore()
             self.source = None
+        if self.skipped is not None:
+            self.skipped.restore(trainer)
+            self.skipped = None
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self.teardown(trainer, pl_module, "fit")
@@ -253,21 +279,4 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         if self.checkpoints is not None:
-            self.checkpoints.on_save_checkpoint(checkpoint)
-
-
-def nothing_trained(trainer: Any, in_rounds: bool) -> str:
-    limits = (
-        f"This fit trained no step (epoch {trainer.current_epoch}, max_epochs={trainer.max_epochs}, "
-        f"max_steps={trainer.max_steps}, limit_train_batches={trainer.limit_train_batches}): there is nothing new to "
-        "query by. "
-    )
-    if in_rounds:
-        return limits + (
-            "If an earlier round trained, a callback has restored its end, as LearningRateFinder and "
-            "BatchSizeFinder do: active.fit(make_trainer, ...), with a function that makes Trainers, helps."
-        )
-    return limits + (
-        "A Trainer that has reached its end does nothing in a second trainer.fit: active.fit(...) starts it over for "
-        "each round; by hand, make a new Trainer."
-    )
+            self.checkpoints.on_save_checkpoint(trainer, checkpoint)

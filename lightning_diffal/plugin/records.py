@@ -30,10 +30,10 @@ def new_record(config: RunConfig, state: RunState) -> Record:
     )
 
 
-def with_fit(record: Record, trainer: Any, steps: int, seconds: float) -> Record:
-    """The last value of everything that was logged as a single number, and what the fit took."""
+def with_fit(record: Record, trainer: Any, seconds: float) -> Record:
+    """The last value of everything that was logged as a single number, optimizer steps and seconds."""
     metrics = {name: finite_or_none(float(value)) for name, value in trainer.callback_metrics.items()}
-    return replace(record, metrics=metrics, seconds={"fit": seconds}, steps=steps)
+    return replace(record, metrics=metrics, seconds={"fit": seconds}, steps=trainer.global_step)
 
 
 def with_first_labels(record: Record, trainer: Any, config: RunConfig, state: RunState) -> Record:

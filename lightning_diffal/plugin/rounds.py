@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities import rank_zero_info
 
-from lightning_diffal.plugin.checkpoints import RoundCheckpoints
+from lightning_diffal.plugin.checkpoints import RoundCheckpoints, overrides
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.plugin.distributed.strategies import check_one_trainer, check_rounds
 from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.state import RunState
-from lightning_diffal.plugin.weights import explain_other_weights, load_weights
+from lightning_diffal.plugin.training.fresh_start import FreshStart
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.ledger import Ledger, Record
 
@@ -39,16 +39,21 @@ def fit_rounds(
     records, checkpoints = read_records(config, folder), RoundCheckpoints(folder)
     if is_over(config, records):
         return finished_run(records, checkpoints, model)
-    accumulate = ours.accumulate_grad_batches
+    fresh_start = FreshStart(model, datamodule)
     while True:
-        ours.accumulate_grad_batches = accumulate  # GradientAccumulationScheduler leaves its last value there
+        start = checkpoints.start_of(len(records), config.warm_start)
+        fresh_start.start_over(ours)
+        if start is not None and not overrides(model, "on_load_checkpoint"):
+            # The fit does that, too, but some callbacks copy the weights before.
+            checkpoints.load_weights(start, model)
         # Set-up that splits data at random splits it alike in every round.
         seed_training(config.seed)
-        active.checkpoints = checkpoints
+        active.checkpoints, active.fresh_start = checkpoints, fresh_start
         try:
-            fit_from(ours, model, data, checkpoints.start_of(len(records), config.warm_start))
+            fit_from(ours, model, data, start)
         finally:
-            active.checkpoints = None
+            fresh_start.after_fit(ours)
+            active.checkpoints = active.fresh_start = None
         before, records = len(records), read_records(config, folder)
         if len(records) <= before:
             raise MisconfigurationException(f"A round ended without a line in {folder / 'rounds.jsonl'}.")
@@ -66,8 +71,7 @@ def fit_from(trainer: Any, model: Any, data: dict[str, Any], checkpoint: Path | 
         options["ckpt_path"] = str(checkpoint)
         if "weights_only" in inspect.signature(trainer.fit).parameters:
             options["weights_only"] = False  # our own file, and users' hyperparameters may be of any type
-    with explain_other_weights(model, checkpoint):
-        trainer.fit(model, **data, **options)
+    trainer.fit(model, **data, **options)
 
 
 def check_trainer(active: "ActiveLearning", trainer: Any) -> None:
@@ -86,6 +90,32 @@ def check_trainer(active: "ActiveLearning", trainer: Any) -> None:
 def read_records(config: RunConfig, folder: Path) -> list[Record]:
     """The rounds of this run on the disk, before there is a dataset to check them against."""
     return Ledger(folder).read(config.identity())
+
+
+class SkippedFit:
+    """A `trainer.fit` on a run that is over: it trains nothing and ends as it should.
+
+    `trainer.should_stop` ends a fit before its first batch, unless users want a minimum of epochs or steps.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        loop = trainer.fit_loop
+        self.min_epochs, self.min_steps = loop.min_epochs, loop.epoch_loop.min_steps
+        loop.min_epochs, loop.epoch_loop.min_steps = None, None
+        trainer.should_stop = True
+
+    def restore(self, trainer: Any) -> None:
+        trainer.fit_loop.min_epochs, trainer.fit_loop.epoch_loop.min_steps = self.min_epochs, self.min_steps
+
+
+def skip_if_over(trainer: Any, module: Any, config: RunConfig) -> SkippedFit | None:
+    """Skip the fit that is about to start if the ledger says that the run is over."""
+    folder = config.folder_for(trainer)
+    records = read_records(config, folder) if folder is not None else []
+    if folder is None or not is_over(config, records):
+        return None
+    finished_run(records, RoundCheckpoints(folder), module)
+    return SkippedFit(trainer)
 
 
 def reason_to_stop(trainer: Any, config: RunConfig, state: RunState, record: Record) -> str | None:
@@ -110,12 +140,26 @@ def is_over(config: RunConfig, records: list[Record]) -> bool:
 
 def finished_run(records: list[Record], checkpoints: RoundCheckpoints, model: Any) -> History:
     """The history of a run that is over; its weights are loaded into the model."""
-    weights = checkpoints.trained(records[-1].round)
-    if weights.exists():
-        with explain_other_weights(model, weights):
-            getattr(model, "_orig_mod", model).load_state_dict(load_weights(weights))
+    checkpoints.load_weights(checkpoints.trained(records[-1].round), model)
     rank_zero_info(
         f"Active learning: the run in {checkpoints.folder} is over ({records[-1].last}): {len(records) - 1} rounds, "
         f"{records[-1].labeled} labels. Nothing is trained; another folder=... starts a new run."
     )
     return History(records)
+
+
+def nothing_trained(trainer: Any, in_rounds: bool) -> str:
+    limits = (
+        f"This fit trained no step (epoch {trainer.current_epoch}, max_epochs={trainer.max_epochs}, "
+        f"max_steps={trainer.max_steps}, limit_train_batches={trainer.limit_train_batches}): there is nothing new to "
+        "query by. "
+    )
+    if in_rounds:
+        return limits + (
+            "If an earlier round trained, something outside the Trainer and its callbacks has kept its end: "
+            "active.fit(make_trainer, ...), with a function that makes Trainers, helps."
+        )
+    return limits + (
+        "A Trainer that has reached its end does nothing in a second trainer.fit: active.fit(...) starts it over for "
+        "each round; by hand, make a new Trainer."
+    )

@@ -46,6 +46,11 @@ def check_forward(strategy: Any, needs: frozenset[str]) -> None:
         )
 
 
+def loads_optimizers(strategy: Any) -> bool:
+    """Whether a strategy loads optimizers from its checkpoints on its own, whatever we leave out of them."""
+    return is_a(strategy, "ModelParallelStrategy") or is_a(strategy, "DeepSpeedStrategy")
+
+
 def through_wrapper(strategy: Any, module: Any, run: Callable[..., Any]) -> Callable[..., Any]:
     """A function that calls the module, made to do so from inside the wrapper that puts its weights together.
 
