@@ -5,12 +5,15 @@ from typing import Any
 
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities import rank_zero_warn
+from torch.utils.data import Subset
 
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.copy_loader import batch_size_of, pool_loader
 from lightning_diffal.plugin.query import embed_points, known_classes, needs_of_query, pool_source
 from lightning_diffal.plugin.state import RunState
-from lightning_diffal.pool.fingerprint import is_random
+from lightning_diffal.pool.classes import describe
+from lightning_diffal.pool.fingerprint import is_random, sample_indices
+from lightning_diffal.pool.items import MapStyle, integer_positions
 from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.randomness import temporary_seed
 from lightning_diffal.progress import StageTimer
@@ -24,6 +27,8 @@ UNLIKELY = 1e-6
 def dry_run(trainer: Any, module: Any, config: RunConfig, state: RunState) -> int | None:
     """Embed a few batches and compare outputs with classes; returns the number of outputs if it is known."""
     source = pool_source(trainer, config, state)
+    if config.label is None:
+        check_label_position(state.dataset, len(state.pool))
     config.selector.check_pool(len(state.candidates))
     needs = needs_of_query(config, state)
     if not needs:
@@ -39,6 +44,30 @@ def dry_run(trainer: Any, module: Any, config: RunConfig, state: RunState) -> in
             "augmentation does. A pool_dataloader() in the DataModule, or pool=, without it embeds better."
         )
     return embedded.num_classes
+
+
+def check_label_position(dataset: MapStyle, size: int) -> None:
+    """Refuse items of several integers, unless the label is the second and the others are the index, as (x, y, i)."""
+    with temporary_seed(0):
+        samples = [(index, dataset[index]) for index in sample_indices(size)[-3:]]
+    places = integer_positions(samples[0][1])
+    for place in places if len(places) > 1 else []:
+        if place == 1 or all(item[place] in indices_inside(dataset, index) for index, item in samples):
+            continue
+        item = samples[0][1]
+        raise TypeError(
+            f"An item of the dataset is {describe(item)} with integers at the positions {places}: it has no label that "
+            f"can be found, since each of them may be it. label={places[0]} or label={places[-1]} says which."
+        )
+
+
+def indices_inside(dataset: MapStyle, index: int) -> list[int]:
+    """The index of a point in a dataset and in those that it is a subset of."""
+    found = [index]
+    while isinstance(dataset, Subset):
+        dataset, index = dataset.dataset, dataset.indices[index]
+        found.append(int(index))
+    return found
 
 
 def spread_batches(indices: Sequence[int], size: int) -> list[int]:
@@ -68,7 +97,7 @@ def check_first_labels(labels: Sequence[int], num_outputs: int | None) -> None:
     Of m labels of c equally frequent classes all are below k with probability (k / c)^m.
     """
     found = max(labels, default=0) + 1
-    if num_outputs is not None and (found / num_outputs) ** len(labels) < UNLIKELY:
+    if num_outputs is not None and found > 1 and (found / num_outputs) ** len(labels) < UNLIKELY:
         warn_of_wide_classifier(num_outputs, f"all {len(labels)} first labels are of the first {found} classes")
 
 

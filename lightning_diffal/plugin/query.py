@@ -116,7 +116,7 @@ def known_classes(config: RunConfig, state: RunState) -> int | None:
     if config.num_classes is not None:
         return config.num_classes
     names = config.classes or getattr(config.oracle, "classes", None)
-    if names is not None:
+    if isinstance(names, (list, tuple)):
         return len(names)
     return num_classes_of(state.dataset)
 

@@ -15,10 +15,10 @@ from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.distributed.rank_zero import connect, from_connected_rank_zero, from_rank_zero
 from lightning_diffal.plugin.distributed.shared_folder import acquire
 from lightning_diffal.plugin.distributed.strategies import check_one_trainer, check_rounds
+from lightning_diffal.plugin.model.batches import overrides
 from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.plugin.training.fresh_start import FreshStart
-from lightning_diffal.plugin.training.same_model import overrides
 from lightning_diffal.pool.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.ledger import Ledger, corrected_records

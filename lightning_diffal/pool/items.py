@@ -100,6 +100,8 @@ class LabelField:
                 f"label={where!r}: an item is {describe(item)}, which has no such key, position or attribute. Name "
                 "the place of the label, or give a pair of functions (get, set)."
             ) from None
+        if isinstance(item, (tuple, list)):  # also by a field's name, or from the end
+            return where % len(item) if isinstance(where, int) else item._fields.index(where)  # type: ignore[union-attr]
         return where
 
     def in_format_of(self, before: Any, label: int) -> Any:
@@ -137,7 +139,7 @@ def find_key(item: Any, classes: Sequence[str] | None) -> Any:
         field = next((fields.index(name) for name in LABEL_KEYS if name in fields), None)
         if field is not None or len(item) < 2:
             return field
-        labels = [position for position, value in enumerate(item) if is_label(value)]
+        labels = integer_positions(item) or [place for place, value in enumerate(item) if is_label(value)]
         second, pair = item[1], len(item) == 2
         is_name = classes is not None and isinstance(second, str)
         if 1 in labels or (pair and (is_number(second) or is_name)) or (not labels and is_one_hot(second)):
@@ -146,6 +148,13 @@ def find_key(item: Any, classes: Sequence[str] | None) -> Any:
     if is_object(item):
         return next((name for name in LABEL_KEYS if getattr(item, name, None) is not None), None)
     return None
+
+
+def integer_positions(item: Any) -> list[int]:
+    """Where a tuple has integers, not counting arrays of one."""
+    if not isinstance(item, (tuple, list)):
+        return []
+    return [place for place, value in enumerate(item) if is_integer(value) and not getattr(value, "ndim", 0)]
 
 
 def single(keys: list[Any]) -> Any:
@@ -174,7 +183,6 @@ def with_entry(item: Any, key: Any, value: Any) -> Any:
     if isinstance(item, Mapping):
         return {**item, key: value}
     if isinstance(item, (tuple, list)):
-        key = key % len(item) if isinstance(key, int) else item._fields.index(key)  # type: ignore[union-attr]
         parts = [value if position == key else part for position, part in enumerate(item)]
         return type(item)(*parts) if hasattr(item, "_fields") else type(item)(parts)
     fresh = copy.copy(item)

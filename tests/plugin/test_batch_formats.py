@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy, one_hot
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Subset
 
 from lightning_diffal import PerClass
 from tests.plugin.counting import (
@@ -227,6 +227,23 @@ def test_a_label_that_is_not_there_is_refused_by_name(tmp_path, label, message):
     with pytest.raises((ValueError, TypeError), match=message):
         fit_with(tmp_path, dataset, label=label)
     assert not (tmp_path / "active_learning" / "rounds.jsonl").exists()
+
+
+def test_two_integers_that_may_both_be_the_label_are_refused(tmp_path):
+    # (x, length, y): the second is no label.
+    dataset = Counted((x, 1 + index % 3, number(index)) for index, x in enumerate(points()))
+    active = asks_first()
+    with pytest.raises(TypeError, match=r"integers at the positions \[1, 2\].*label=1 or label=2"):
+        active.fit(quiet(tmp_path, active), Small(), DataLoader(dataset, batch_size=10))
+    assert not (tmp_path / "active_learning" / "rounds.jsonl").exists()
+
+
+@pytest.mark.parametrize("inner", [True, False])
+def test_the_index_in_an_item_may_be_that_of_the_dataset_under_a_subset(tmp_path, inner):
+    dataset = Counted((x, number(index), index) for index, x in enumerate(points()))
+    active = asks_first()
+    subset = Subset(dataset, range(59, 9, -1)) if inner else dataset
+    active.fit(quiet(tmp_path, active, max_epochs=1), Model(second), DataLoader(subset, batch_size=10))
 
 
 def test_strings_without_classes_say_what_to_write(tmp_path):

@@ -111,6 +111,6 @@ def test_a_changed_model_is_refused_with_the_layers_that_changed(tmp_path):
     again = asks_first()
     with pytest.raises(
         MisconfigurationException,
-        match=r"weights of this run.*head\.weight.*\(4, 16\).*\(5, 16\).*folder=",
+        match=r"started with another model: head\.weight is \(5, 16\), where it was \(4, 16\).*folder=",
     ):
         again.fit(quiet(tmp_path, again, max_epochs=1), Small(classes=5), DataLoader(pool(), batch_size=8))

@@ -80,6 +80,14 @@ def test_a_label_that_is_not_a_class_is_refused(label):
         BY_FORMAT.read((X, label))
 
 
+@pytest.mark.parametrize(("where", "item"), [(-1, (X, X, 2)), ("label", Sample(2, X)), (0, (2, X))])
+def test_a_place_from_the_end_or_by_name(where, item):
+    field = LabelField(where)
+    assert field.read(item) == 2
+    assert len(field.remove(item)) == len(item) - 1
+    assert field.read(field.replace(item, 5)) == 5
+
+
 def test_names_are_classes_in_their_order():
     named = LabelField(classes=["ant", "bee", "cat"])
     assert named.read((X, "cat")) == 2

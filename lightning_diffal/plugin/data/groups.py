@@ -31,12 +31,12 @@ def indices_by_group(value: Any, size: int) -> dict[int, Any] | None:
     groups: dict[int, Any] = {}
     total = 0
     for group, members in value.items() if isinstance(value, Mapping) else enumerate(value):
-        if not is_sequence(members):
+        indices: list[Any] = list(as_list(members)) if is_sequence(members) else [None]
+        if not all(is_index(index, size) for index in indices):
             return None
-        indices = [int(member) if is_index(member, size) else -1 for member in as_list(members)]
         groups.update((index, group) for index in indices)
         total += len(indices)
-    return groups if -1 not in groups and len(groups) == total >= size / 2 else None
+    return groups if len(groups) == total >= size / 2 else None
 
 
 def labels_of_points(value: Any, size: int) -> Sequence[Any] | None:

@@ -72,7 +72,7 @@ class UserSampler(Sampler[int]):
                 row = self.row_of.get(index)
                 if row is None and self.groups is not None:
                     # A group without labels has no share yet.
-                    rows = self.members.get(self.groups.get(index)) or list(self.row_of.values())
+                    rows = self.members.get(self.groups.get(index)) or range(len(self.row_of))
                     row = rows[int(torch.randint(len(rows), (), generator=generator))]
                 if row is not None:
                     yield row

@@ -63,7 +63,8 @@ class Signature:
 
 def overrides(instance: Any, name: str) -> bool:
     """Whether the user has written this method, and not one of Lightning's two namespaces."""
-    owner = next((cls for cls in type(instance).__mro__ if name in vars(cls)), None)
+    inner = getattr(instance, "_orig_mod", instance)  # of torch.compile
+    owner = next((cls for cls in type(inner).__mro__ if name in vars(cls)), None)
     return owner is not None and owner.__module__.split(".")[0] not in ("lightning", "pytorch_lightning")
 
 

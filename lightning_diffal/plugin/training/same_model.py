@@ -7,6 +7,8 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
+from lightning_diffal.plugin.model.batches import overrides
+
 
 def check_same_model(model: Any, weights: dict[str, Any], folder: Path) -> None:
     """Refuse a model that was changed since the run was started, before anything is loaded into it."""
@@ -27,16 +29,6 @@ def check_same_model(model: Any, weights: dict[str, Any], folder: Path) -> None:
             f"The run in {folder} was started with another model: {changed[0]}{more}. Give it the model as it was, or "
             "start a new run with folder=..."
         )
-
-
-def overrides(model: Any, hook: str) -> bool:
-    """Whether a module has a hook of its own, in either of Lightning's namespaces."""
-    for cls in type(getattr(model, "_orig_mod", model)).__mro__:
-        if cls.__name__ == "LightningModule":
-            return False
-        if hook in vars(cls):
-            return True
-    return False
 
 
 def check_layers(module: Any, names: set[str]) -> None:
