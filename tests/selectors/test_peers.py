@@ -208,7 +208,7 @@ def test_poisson_is_graphlearnings(seed, tau):
     snapshot, truth = pool(seed=seed)
     snapshot = changed(snapshot, embeddings=snapshot.embeddings.double())
     weights = csr_matrix(dense(build_graph(snapshot.embeddings, 8, symmetric=True)))
-    model = graphlearning.ssl.laposition(weights, reweighting="poisson", tau=tau, tol=1e-8)
+    model = graphlearning.ssl.laplace(weights, reweighting="poisson", tau=tau, tol=1e-8)
     labeled = snapshot.labeled.numpy()
     learner = active_learner(model, unc_sampling, labeled, snapshot.labels[labeled].numpy(), unc_method="unc_2norm")
     theirs, values = learner.select_queries(batch_size=40, return_acq_vals=True)
