@@ -29,6 +29,8 @@ class Counted(Dataset):
 class Recorder(L.Callback):
     """Turns the recording on for the training epochs of each fit; `fits` holds each fit's epochs of drawn indices."""
 
+    reset_each_round = False
+
     def __init__(self, dataset):
         self.dataset, self.fits = dataset, []
 

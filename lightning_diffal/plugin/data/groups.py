@@ -31,7 +31,7 @@ def indices_by_group(value: Any, size: int) -> dict[int, Any] | None:
     groups: dict[int, Any] = {}
     total = 0
     for group, members in value.items() if isinstance(value, Mapping) else enumerate(value):
-        indices: list[Any] = list(as_list(members)) if is_sequence(members) else [None]
+        indices: Sequence[Any] = as_list(members) if is_sequence(members) else [None]
         if not all(is_index(index, size) for index in indices):
             return None
         groups.update((index, group) for index in indices)
