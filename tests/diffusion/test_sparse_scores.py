@@ -140,7 +140,7 @@ class CountElements(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         for tensor in result if isinstance(result, (tuple, list)) else [result]:
             if isinstance(tensor, torch.Tensor):
-                self.count += tensor._nnz() if tensor.layout == torch.sparse_coo else tensor.numel()
+                self.count += tensor.numel() if tensor.layout == torch.strided else tensor._nnz()
         return result
 
 
@@ -162,9 +162,9 @@ def work_per_choice(graph, c, known, answers):
 @pytest.mark.parametrize("known", [400, 2000])
 def test_a_choice_among_ten_thousand_classes_is_at_most_twenty_times_the_work_among_ten(known, answers):
     graph = build_graph(torch.randn(4000, 8, generator=torch.Generator().manual_seed(0)), 18)
-    batch_query(graph, torch.zeros(4000, dtype=torch.long) - 1, 2, size=1)  # what the graph caches
+    graph.incoming, graph.transition  # noqa: B018 - cached, or the first to count would count them
     few, many = (work_per_choice(graph, c, known, answers) for c in (10, 10_000))
-    assert many < 20 * few
+    assert 0 < many < 20 * few
 
 
 def test_twelve_thousand_labels_of_seven_thousand_classes_fit_into_little_memory():
