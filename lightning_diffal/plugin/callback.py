@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check
 from lightning_diffal.plugin.answers import check_classes
-from lightning_diffal.plugin.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.guard import check_batch_norm, check_training_loaders
 from lightning_diffal.plugin.data.training_source import TrainingSource
@@ -29,10 +28,11 @@ from lightning_diffal.plugin.progress_bars import stage_timer_for
 from lightning_diffal.plugin.query import choose_points, embed_pool
 from lightning_diffal.plugin.records import new_record, with_first_labels, with_fit, with_query
 from lightning_diffal.plugin.rounds import SkippedFit, fit_rounds, nothing_trained, reason_to_stop, skip_if_over
-from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.state import RunState, commit, labeled_loaders, open_state, restore_from_checkpoint
+from lightning_diffal.plugin.training.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.training.fresh_start import FreshStart
 from lightning_diffal.plugin.training.model_checkpoints import move_earlier_checkpoints
+from lightning_diffal.plugin.training.seeding import seed_training
 from lightning_diffal.pool.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass

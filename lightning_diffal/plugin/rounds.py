@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
-from lightning_diffal.plugin.checkpoint_files import DamagedCheckpointError
-from lightning_diffal.plugin.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.distributed.rank_zero import connect, from_connected_rank_zero, from_rank_zero
 from lightning_diffal.plugin.distributed.shared_folder import acquire
 from lightning_diffal.plugin.distributed.strategies import check_one_trainer, check_rounds
 from lightning_diffal.plugin.model.batches import overrides
-from lightning_diffal.plugin.seeding import seed_training
 from lightning_diffal.plugin.state import RunState
+from lightning_diffal.plugin.training.checkpoint_files import DamagedCheckpointError
+from lightning_diffal.plugin.training.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.training.fresh_start import FreshStart
+from lightning_diffal.plugin.training.seeding import seed_training
 from lightning_diffal.pool.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.ledger import Ledger, corrected_records

@@ -9,10 +9,10 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities import rank_zero_warn
 
-from lightning_diffal.plugin.checkpoint_files import DamagedCheckpointError, check_types, load_checkpoint
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.plugin.distributed.strategies import loads_optimizers
 from lightning_diffal.plugin.model.batches import overrides
+from lightning_diffal.plugin.training.checkpoint_files import DamagedCheckpointError, check_types, load_checkpoint
 from lightning_diffal.plugin.training.same_model import check_same_model
 from lightning_diffal.pool.files import replace_durably, write_atomically
 
