@@ -70,7 +70,7 @@ def run_rounds(
         )
         active.checkpoints, active.state = checkpoints, None
         try:
-            fit_from(trainer, model, data, checkpoints.start.path, config.weights_only)
+            fit_from(trainer, model, data, checkpoints.start_path, config.weights_only)
         finally:
             active.checkpoints = None
         # Every rank has the rounds in memory; a process that only starts ranks reads what they left.
