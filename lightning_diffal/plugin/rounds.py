@@ -68,14 +68,14 @@ def run_rounds(
             lambda: checkpoints.start_of(number, config.warm_start),  # noqa: B023, called at once
         )
         fresh_start.start_over(trainer)
-        if checkpoints.start.path is not None and not overrides(model, "on_load_checkpoint"):
+        if checkpoints.start_path is not None and not overrides(model, "on_load_checkpoint"):
             # The fit does that, too, but some callbacks copy the weights before.
-            checkpoints.load_weights(checkpoints.start.path, model)
+            checkpoints.load_weights(checkpoints.start_path, model)
         # Set-up that splits data at random splits it alike in every round.
         seed_training(config.seed)
         active.checkpoints, active.fresh_start, active.state = checkpoints, fresh_start, None
         try:
-            fit_from(trainer, model, data, checkpoints.start.path, config.weights_only)
+            fit_from(trainer, model, data, checkpoints.start_path, config.weights_only)
         finally:
             fresh_start.after_fit(trainer)
             active.checkpoints = active.fresh_start = None

@@ -37,7 +37,8 @@ def check_label(label: int, num_classes: int | None) -> int:
         raise ValueError(f"label {label} is not a class. One class for each, counted from 0, is needed.")
     if num_classes is not None and label >= num_classes:
         raise ValueError(
-            f"label {label} is not one of the {num_classes} classes. One class for each, counted from 0, is needed."
+            f"label {label} is not one of the {num_classes} classes; num_classes= says how many there are. One class "
+            "for each, counted from 0, is needed."
         )
     return label
 

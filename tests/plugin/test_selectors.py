@@ -13,7 +13,7 @@ from lightning_diffal.selectors import (
     MarginSelector,
     RandomSelector,
 )
-from tests.plugin.toy_model import Data, Net, quiet
+from tests.plugin.toy_model import Clouds, Data, Net, quiet
 from tests.selectors.test_contract import SELECTORS
 
 
@@ -73,3 +73,35 @@ def test_nothing_is_computed_that_a_selector_does_not_need(selector, training, e
     active = ActiveLearning(query_size=8, budget=17, initial=9, selector=selector, pool_batch_size=BATCH)
     quiet(tmp_path, active).fit(model, datamodule=Data())
     assert model.asked == {"training": training, "eval": evaluating}
+
+
+class NotedTargets(list):
+    """Labels of which each that is read is noted."""
+
+    def __init__(self, labels):
+        super().__init__(labels)
+        self.read = set()
+
+    def __getitem__(self, index):
+        self.read.add(index)
+        return super().__getitem__(index)
+
+    def __iter__(self):
+        raise AssertionError("all labels are read")
+
+
+def test_chance_reads_the_labels_it_asks_for_and_no_others(tmp_path):
+    class Noted(Clouds):
+        def __init__(self):
+            super().__init__()
+            self.classes_of_points, self.targets = self.targets, NotedTargets(self.targets.tolist())
+
+        def __getitem__(self, index):
+            return self.x[index], self.classes_of_points[index]
+
+    dataset = Noted()
+    active = ActiveLearning(query_size=8, budget=17, initial=9, selector=RandomSelector())
+    trainer = quiet(tmp_path, active, limit_val_batches=0)
+    history = active.fit(trainer, Forgetful(), datamodule=Data(dataset))
+    assert dataset.targets.read == {index for record in history.records for index in record.indices}
+    assert len(dataset.targets.read) == 17

@@ -19,10 +19,13 @@ from lightning_diffal.pool.files import replace_durably, write_atomically
 
 @dataclass(frozen=True)
 class RoundStart:
-    """The next round, and the checkpoint it starts from; None is the user's model, whose state is to be saved."""
+    """The next round, and the checkpoint it starts from; None is the user's model, whose state is to be saved.
+
+    By name, not by path: nodes may have mounted the folder in different places.
+    """
 
     round: int
-    path: Path | None
+    checkpoint: str | None
 
 
 class RoundCheckpoints:
@@ -38,6 +41,10 @@ class RoundCheckpoints:
         self.start = RoundStart(0, None)
         """Of the round under way, as rank 0 found the folder."""
         self.saving_untrained = False
+
+    @property
+    def start_path(self) -> Path | None:
+        return self.folder / self.start.checkpoint if self.start.checkpoint is not None else None
 
     def trained(self, round_number: int) -> Path:
         return self.folder / f"trained-{round_number}.ckpt"
@@ -59,7 +66,7 @@ class RoundCheckpoints:
                 self.load(path)
             except DamagedCheckpointError as error:
                 raise MisconfigurationException(f"warm_start=True: {error} {instead}") from error
-            return RoundStart(round_number, path)
+            return RoundStart(round_number, path.name)
         if round_number == 0 or not self.untrained.exists():
             return RoundStart(round_number, None)
         try:
@@ -70,7 +77,7 @@ class RoundCheckpoints:
                 "untrained state. If the script builds its model by seed, it is the same."
             )
             return RoundStart(round_number, None)
-        return RoundStart(round_number, self.untrained)
+        return RoundStart(round_number, self.untrained.name)
 
     def load(self, path: Path) -> Any:
         return load_checkpoint(path, self.weights_only)
@@ -89,7 +96,7 @@ class RoundCheckpoints:
 
     def on_train_start(self, trainer: Any, warm_start: bool) -> None:
         """Save the state a round starts from, if that is not done yet."""
-        if self.start.path is None:
+        if self.start.checkpoint is None:
             self.save_untrained(trainer)
         if warm_start and from_rank_zero(trainer, self.untrained.is_dir):
             raise MisconfigurationException(
