@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.callbacks import Callback
 
 from tests.plugin.toy_model import Data, Net, learner, quiet
 
@@ -131,19 +130,19 @@ def test_hyperparameters_of_any_type_are_no_obstacle(tmp_path):
     fit(tmp_path, model=AnyHyperparameters(scale=np.float64(2.0), thing=object), budget=25)
 
 
-class Odd(Callback):
+class Odd(Net):
     """Its state is of a type that weights_only does not load."""
 
-    def state_dict(self):
-        return {"path": Path("a")}
+    def on_save_checkpoint(self, checkpoint):
+        checkpoint["path"] = Path("a")
 
 
 def test_a_state_that_needs_a_pickle_is_named_before_training_and_allowed_when_the_user_says_so(tmp_path):
-    model = Net()
+    model = Odd()
     with pytest.raises(MisconfigurationException, match=r"Path.*weights_only=False"):
-        fit(tmp_path, Odd(), model=model)
+        fit(tmp_path, model=model)
     assert all(entry["steps"] == 0 for entry in model.diary)
-    assert fit(tmp_path, Odd(), weights_only=False).labels == [9, 17]
+    assert fit(tmp_path, model=Odd(), weights_only=False).labels == [9, 17]
 
 
 def test_what_the_ledger_relies_on_is_flushed_before_its_line(tmp_path):
