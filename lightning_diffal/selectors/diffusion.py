@@ -55,8 +55,8 @@ def batch_query(
             Every node then has mass from the start, and none counts as unreached.
         shrink_below: δ. After each mini-batch that was chosen while fewer than δ·n unlabeled points were unreached,
             T ← max(1, T - 1).
-        state_bytes: Keep χ⁽⁰⁾ to χ⁽ᵀ⁾ and update only what new labels reach, if that fits into this many bytes: dense, or
-            with many classes only the nonzero masses. Else recompute in full within this limit. The choice is the same.
+        state_bytes: Keep χ⁽⁰⁾ to χ⁽ᵀ⁾ (of many classes only the nonzero masses) and update only what new labels reach,
+            if that fits into this many bytes; else recompute in full within this limit. The choice is the same.
         progress: Wraps the loop over mini-batches; `tqdm.tqdm` draws a bar.
 
     Cost: while points are unreached, O(T · edges) for all choices together. Then O(T · edges · c) once, O(n) a
