@@ -78,13 +78,15 @@ class RunConfig:
             value = getattr(self, argument)
             return value is None or (isinstance(value, types) and not isinstance(value, bool))
 
-        functions = ("forward", "embedding", "logits", "oracle", "stop_when")
+        def is_function(argument: str) -> bool:
+            return getattr(self, argument) is None or callable(getattr(self, argument))
+
+        functions = dict.fromkeys(("oracle", "stop_when"), "a function")
+        functions |= dict.fromkeys(("forward", "embedding", "logits"), "a function of (module, batch)")
         lists = ("other_data", "same_data")
         loaders = "a list of names, positions or datasets of training loaders"
         return {
-            **{
-                name: (getattr(self, name) is None or callable(getattr(self, name)), "a function") for name in functions
-            },
+            **{name: (is_function(name), needed) for name, needed in functions.items()},
             **{name: (isinstance(getattr(self, name), (list, tuple)), loaders) for name in lists},
             "unlabeled": (optional("unlabeled", str, int), "the name or position of a training loader"),
             "layer": (optional("layer", str), "the dotted name of a submodule, or None,"),

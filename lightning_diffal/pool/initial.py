@@ -7,7 +7,7 @@ from typing import cast
 
 import torch
 
-from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.arguments import check_count, check_integers, skip_type_check
 from lightning_diffal.pool.classes import to_class
 from lightning_diffal.pool.oracle import DatasetOracle, Oracle
 from lightning_diffal.pool.randomness import seed_of
@@ -60,6 +60,8 @@ def check_initial(caller: str, initial: object, budget: int) -> int | PerClass |
     if isinstance(initial, int) and not isinstance(initial, bool) and initial >= 0:
         count, kept = initial, cast(int | list[int], initial)
     elif isinstance(initial, (Iterable, torch.Tensor)) and not isinstance(initial, (str, bytes)):
+        if isinstance(initial, torch.Tensor):
+            check_integers(caller, "initial", initial)
         try:
             points = [to_class(point) for point in initial]
         except TypeError as error:

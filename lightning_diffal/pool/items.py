@@ -142,7 +142,9 @@ def find_key(item: Any, classes: Sequence[str] | None) -> Any:
         labels = integer_positions(item) or [place for place, value in enumerate(item) if is_label(value)]
         second, pair = item[1], len(item) == 2
         is_name = classes is not None and isinstance(second, str)
-        if 1 in labels or (pair and (is_number(second) or is_name)) or (not labels and is_one_hot(second)):
+        # An array of one, too, unless all entries are arrays of integers, as token ids and masks are.
+        is_class = is_integer(second) and "int" not in str(getattr(item[0], "dtype", ""))
+        if is_class or 1 in labels or (pair and (is_number(second) or is_name)) or (not labels and is_one_hot(second)):
             return 1
         return single(labels) if len(item) > 2 else None
     if is_object(item):

@@ -30,7 +30,10 @@ ARGUMENTS = [
     ({"backend": "annoy"}, r"DiffusionSelector\(backend='annoy'\): \"auto\" or one of \"torch\", \"cluster\""),
     ({"layer": 3}, r"DiffusionActiveLearning\(layer=3\): the dotted name of a submodule, or None, is needed"),
     ({"oracle": [0, 1]}, r"DiffusionActiveLearning\(oracle=\[0, 1\]\): a function is needed"),
-    ({"forward": "forward"}, r"DiffusionActiveLearning\(forward='forward'\): a function is needed"),
+    (
+        {"forward": "forward"},
+        r"DiffusionActiveLearning\(forward='forward'\): a function of \(module, batch\)",
+    ),
     ({"stop_when": 0.9}, r"DiffusionActiveLearning\(stop_when=0.9\): a function is needed"),
     ({"seed": -1}, r"DiffusionActiveLearning\(seed=-1\): a whole number in \[0, 2\*\*32\) is needed"),
     ({"seed": 0.5}, r"DiffusionActiveLearning\(seed=0.5\)"),

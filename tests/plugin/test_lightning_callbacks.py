@@ -1,6 +1,8 @@
 """Every callback of Lightning: round 2 on one Trainer equals the same fit on everything fresh."""
 
+import gc
 import inspect
+import multiprocessing
 import threading
 from datetime import timedelta
 from functools import partial
@@ -306,6 +308,30 @@ def test_what_cannot_be_copied_stays_and_is_named_before_anything_is_trained(tmp
     with pytest.warns(UserWarning, match=r"Locked.lock \(a lock\) .*cannot be copied.*function that makes Trainers"):
         active.fit(quiet(tmp_path, active, locked), model, datamodule=Data())
     assert locked.seen == 2, "of the last round"
+
+
+class Reports(L.Callback):
+    """Sends to a connection and writes to a file, neither of which may be closed by a copy of it."""
+
+    def __init__(self, connection, file):
+        self.send, self.files, self.fits = connection.send, {"log": file}, 0
+
+    def on_train_start(self, trainer, pl_module):
+        self.fits += 1
+        self.send(self.fits)
+        print(self.fits, file=self.files["log"])
+
+
+def test_files_and_connections_of_a_callback_stay_open(tmp_path):
+    here, there = multiprocessing.Pipe()
+    with (tmp_path / "log").open("w") as file:
+        active, reports = learner(), Reports(there, file)
+        rounds = len(active.fit(quiet(tmp_path, active, reports), TracedNet(), datamodule=Data()))
+        gc.collect()
+        reports.send("still open")
+        print("still open", file=file)
+    assert [here.recv() for _ in range(rounds + 1)] == [1] * rounds + ["still open"]
+    assert (tmp_path / "log").read_text().splitlines() == ["1"] * rounds + ["still open"]
 
 
 def test_the_data_a_callback_holds_is_not_copied(tmp_path):

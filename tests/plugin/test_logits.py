@@ -391,7 +391,7 @@ def test_a_classifier_wider_than_the_first_labels_suggest_is_warned_about(tmp_pa
 
 def test_a_class_that_the_classifier_lacks_is_refused_when_it_is_answered(tmp_path):
     active = asks_first(oracle=lambda indices: [4 if index == 3 else index % 4 for index in indices], initial=10)
-    with pytest.raises(MisconfigurationException, match=r"label 4 .*index 3,.* 4 outputs"):
+    with pytest.raises(ValueError, match=r"about point 3: label 4 is not one of the 4 classes"):
         active.fit(quiet(tmp_path, active, max_epochs=1), Small(), DataLoader(pool(), batch_size=10))
 
 

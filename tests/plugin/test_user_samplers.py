@@ -170,6 +170,7 @@ def test_m_per_class_of_pytorch_metric_learning(tmp_path):
             assert all(classes_of(batch) == {0: 3, 1: 3, 2: 3, 3: 3} for batch in epoch)
 
 
+@pytest.mark.filterwarnings("ignore:The classifier has 4 outputs and all 40 first labels")
 def test_classes_without_a_label_yet_are_left_out_of_balanced_batches(tmp_path):
     known = [index for index in range(N) if LABELS[index] in (0, 1)][:40]
     found = fits(

@@ -5,11 +5,14 @@ users' own), loops know that they have reached their end, layers stay frozen, an
 """
 
 import copy
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MethodType
 from typing import Any, Final
 
 from lightning.pytorch.utilities import rank_zero_warn
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
@@ -165,8 +168,31 @@ def plain_values(owner: Any) -> dict[str, Any]:
 
 
 def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
-    """A copy, but for data, which may be large and is not state."""
-    return value if isinstance(value, (Dataset, DataLoader)) else copy.deepcopy(value, memo)
+    """A copy, but for data, which may be large and is not state, and for what holds a file or a connection."""
+    if isinstance(value, (Dataset, DataLoader)):
+        return value
+    memo |= {id(handle): handle for handle in handles_in(value, set(memo))}
+    return copy.deepcopy(value, memo)
+
+
+def handles_in(value: Any, seen: set[int]) -> Iterator[Any]:
+    """Files, sockets, connections and whatever cleans up after itself: a copy that goes would close the original."""
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen or isinstance(part, (*PLAIN, bytes, type, Tensor)):
+            continue
+        seen.add(id(part))
+        if hasattr(type(part), "fileno") or hasattr(type(part), "__del__"):
+            yield part
+            continue
+        if isinstance(part, Mapping):
+            waiting += part.values()
+        elif isinstance(part, (list, tuple, set, frozenset, deque)):
+            waiting += part
+        elif isinstance(part, MethodType):
+            waiting.append(part.__self__)
+        waiting += getattr(part, "__dict__", {}).values()
 
 
 def copy_groups(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
