@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_choice
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
-from lightning_diffal.pool.classes import unsupported
+from lightning_diffal.pool.dataset.classes import unsupported
 from lightning_diffal.pool.oracle import DatasetOracle, Oracle
 
 

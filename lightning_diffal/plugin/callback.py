@@ -33,10 +33,10 @@ from lightning_diffal.plugin.training.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.training.fresh_start import FreshStart
 from lightning_diffal.plugin.training.model_checkpoints import move_earlier_checkpoints
 from lightning_diffal.plugin.training.seeding import seed_training
-from lightning_diffal.pool.folder_lock import FolderLock
+from lightning_diffal.pool.dataset.items import LabelArgument
+from lightning_diffal.pool.folder.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass
-from lightning_diffal.pool.items import LabelArgument
 from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.record import Record
 from lightning_diffal.selectors.base import as_selector

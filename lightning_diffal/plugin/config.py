@@ -13,9 +13,9 @@ from torch.utils.data import Dataset
 from lightning_diffal.arguments import check_count, check_flag, skip_type_check
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.model.reader import ModelReading
+from lightning_diffal.pool.dataset.items import LabelArgument, LabelField
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass, check_initial, describe_initial
-from lightning_diffal.pool.items import LabelArgument, LabelField
 from lightning_diffal.pool.ledger import RunIdentity
 from lightning_diffal.pool.oracle import AnswerFunction
 from lightning_diffal.pool.randomness import seed_of

@@ -11,9 +11,9 @@ from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.copy_loader import batch_size_of, pool_loader
 from lightning_diffal.plugin.query import embed_points, known_classes, needs_of_query, pool_source
 from lightning_diffal.plugin.state import RunState
-from lightning_diffal.pool.classes import describe
-from lightning_diffal.pool.fingerprint import is_random, sample_indices
-from lightning_diffal.pool.items import MapStyle, integer_positions
+from lightning_diffal.pool.dataset.classes import describe
+from lightning_diffal.pool.dataset.fingerprint import is_random, sample_indices
+from lightning_diffal.pool.dataset.items import MapStyle, integer_positions
 from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.randomness import temporary_seed
 from lightning_diffal.progress import StageTimer

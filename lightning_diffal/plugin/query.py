@@ -14,7 +14,7 @@ from lightning_diffal.plugin.distributed.rank_agreement import check_same_choice
 from lightning_diffal.plugin.model.embedding import Embedded, embed
 from lightning_diffal.plugin.model.shards import all_gather_shards, ranks_of, shard_of_rank
 from lightning_diffal.plugin.state import RunState
-from lightning_diffal.pool.fingerprint import length_of
+from lightning_diffal.pool.dataset.fingerprint import length_of
 from lightning_diffal.pool.oracle import DatasetOracle, num_classes_of
 from lightning_diffal.pool.randomness import temporary_seed
 from lightning_diffal.progress import StageTimer

@@ -19,7 +19,7 @@ from lightning_diffal.plugin.training.checkpoint_files import DamagedCheckpointE
 from lightning_diffal.plugin.training.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.training.fresh_start import FreshStart
 from lightning_diffal.plugin.training.seeding import seed_training
-from lightning_diffal.pool.folder_lock import FolderLock
+from lightning_diffal.pool.folder.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.ledger import Ledger, corrected_records
 from lightning_diffal.pool.record import Record

@@ -15,9 +15,9 @@ from lightning_diffal.plugin.data.loaders import candidates_of, hide_labels, res
 from lightning_diffal.plugin.data.second_loaders import PoolView, sort_loaders
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_dataset
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
-from lightning_diffal.pool.answer_file import AnswerFile
-from lightning_diffal.pool.fingerprint import length_of, match_fingerprint, take_fingerprint
-from lightning_diffal.pool.items import MapStyle
+from lightning_diffal.pool.dataset.fingerprint import length_of, match_fingerprint, take_fingerprint
+from lightning_diffal.pool.dataset.items import MapStyle
+from lightning_diffal.pool.folder.answer_file import AnswerFile
 from lightning_diffal.pool.label_pool import LabelPool
 from lightning_diffal.pool.ledger import Ledger, RunIdentity
 from lightning_diffal.pool.oracle import DatasetOracle, FunctionOracle, Oracle, num_classes_of

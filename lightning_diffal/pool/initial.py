@@ -8,7 +8,7 @@ from typing import cast
 import torch
 
 from lightning_diffal.arguments import check_count, check_integers, skip_type_check
-from lightning_diffal.pool.classes import to_class
+from lightning_diffal.pool.dataset.classes import to_class
 from lightning_diffal.pool.oracle import DatasetOracle, Oracle
 from lightning_diffal.pool.randomness import seed_of
 

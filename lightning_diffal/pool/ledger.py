@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lightning_diffal.pool.files import write_atomically
-from lightning_diffal.pool.fingerprint import size_of
-from lightning_diffal.pool.json_lines import DamagedLineError, JsonLines
+from lightning_diffal.pool.dataset.fingerprint import size_of
+from lightning_diffal.pool.folder.files import write_atomically
+from lightning_diffal.pool.folder.json_lines import DamagedLineError, JsonLines
 from lightning_diffal.pool.label_pool import LabelPool, check_reveal
 from lightning_diffal.pool.record import Correction, Record, entry_from_json
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
-from lightning_diffal.pool.answer_file import AnswerFile
-from lightning_diffal.pool.items import BY_FORMAT, LabelField, MapStyle
-from lightning_diffal.pool.json_lines import DamagedLineError
+from lightning_diffal.pool.dataset.items import BY_FORMAT, LabelField, MapStyle
+from lightning_diffal.pool.folder.answer_file import AnswerFile
+from lightning_diffal.pool.folder.json_lines import DamagedLineError
 from lightning_diffal.pool.randomness import temporary_seed
 from lightning_diffal.pool.read_answers import AnswersMismatchError, RecordedAnswers, check_label, read_answers
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lightning_diffal.pool.classes import describe
+from lightning_diffal.pool.dataset.classes import describe
 from lightning_diffal.pool.record import MAX_LABEL
 
 Store = Callable[[Sequence[int], Sequence[int]], None]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from lightning_diffal.pool.commands import add_folder_commands
+from lightning_diffal.pool.folder.commands import add_folder_commands
 from lightning_diffal.studies.definitions import STUDIES, Study
 from lightning_diffal.studies.results import Result, summary_table
 from lightning_diffal.studies.run_spec import Run, plan

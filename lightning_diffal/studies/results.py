@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from lightning_diffal.pool.files import write_atomically
+from lightning_diffal.pool.folder.files import write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from lightning_diffal.pool.files import write_atomically
+from lightning_diffal.pool.folder.files import write_atomically
 from lightning_diffal.studies.data import IMAGENET_MEAN, IMAGENET_STD, Points, Source, read_arrays, to_float_tensor
 from lightning_diffal.studies.networks import check_vgg_shape, vgg16_convolutions
 

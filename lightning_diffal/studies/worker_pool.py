@@ -19,7 +19,7 @@ import torch
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from lightning_diffal.pool.files import temporary_path
+from lightning_diffal.pool.folder.files import temporary_path
 from lightning_diffal.studies.run_spec import Run
 
 

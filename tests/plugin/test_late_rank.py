@@ -166,7 +166,7 @@ def test_sigterm_ends_a_rank_that_waits_for_an_answer(tmp_path):
 
 
 def test_a_folder_in_use_is_refused_on_every_rank(tmp_path):
-    from lightning_diffal.pool.folder_lock import FolderLock
+    from lightning_diffal.pool.folder.folder_lock import FolderLock
 
     lock = FolderLock(tmp_path / "run")
     lock.acquire()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lightning_diffal import ActiveLearning
-from lightning_diffal.pool.folder_lock import FolderLock
+from lightning_diffal.pool.folder.folder_lock import FolderLock
 from lightning_diffal.selectors.random import RandomSelector
 from lightning_diffal.studies.cli import main
 from tests.plugin.toy_model import Clouds, Data, Net, quiet

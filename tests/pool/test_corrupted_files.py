@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from lightning_diffal import ActiveLearning
-from lightning_diffal.pool.check import check_run
-from lightning_diffal.pool.repair import correct_labels, repair_run
+from lightning_diffal.pool.folder.check import check_run
+from lightning_diffal.pool.folder.repair import correct_labels, repair_run
 from lightning_diffal.selectors.random import RandomSelector
 from tests.plugin.toy_model import Clouds, Data, Net, quiet
 
@@ -248,7 +248,7 @@ def test_a_ledger_and_answers_that_disagree_are_found(run):
 
 
 def sealed(line, version):
-    from lightning_diffal.pool.line_format import seal
+    from lightning_diffal.pool.folder.line_format import seal
 
     return seal({**old(line), "news": 1}, version=version)
 
@@ -324,7 +324,7 @@ def test_repair_moves_damaged_answers_out_so_that_they_are_asked_again(run):
 
 
 def test_repair_refuses_a_run_that_is_under_way(run):
-    from lightning_diffal.pool.folder_lock import FolderInUseError, FolderLock
+    from lightning_diffal.pool.folder.folder_lock import FolderInUseError, FolderLock
 
     lock = FolderLock(run)
     lock.acquire()

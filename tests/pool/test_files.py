@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from lightning_diffal.pool.files import replace_durably, write_atomically
+from lightning_diffal.pool.folder.files import replace_durably, write_atomically
 
 
 def test_the_new_content_replaces_the_old(tmp_path):

@@ -13,12 +13,12 @@ import time
 
 import pytest
 
-from lightning_diffal.pool.folder_lock import NAME, FolderInUseError, FolderLock, Owner, is_locked
+from lightning_diffal.pool.folder.folder_lock import NAME, FolderInUseError, FolderLock, Owner, is_locked
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from lightning_diffal.pool.folder_lock import FolderLock
+from lightning_diffal.pool.folder.folder_lock import FolderLock
 lock = FolderLock(Path(sys.argv[1]))
 lock.acquire()
 print("held", flush=True)

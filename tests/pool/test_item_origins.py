@@ -3,7 +3,7 @@
 import torch
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
-from lightning_diffal.pool.item_origins import origins_of, positions_in
+from lightning_diffal.pool.dataset.item_origins import origins_of, positions_in
 
 
 class Numbered(Dataset):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_diffal.pool.items import BY_FORMAT, LabelField
+from lightning_diffal.pool.dataset.items import BY_FORMAT, LabelField
 
 X = torch.ones(3)
 Sample = namedtuple("Sample", ["label", "image"])

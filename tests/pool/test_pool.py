@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import Subset, TensorDataset
 
 from lightning_diffal import UNLABELED
-from lightning_diffal.pool.fingerprint import is_random, take_fingerprint
+from lightning_diffal.pool.dataset.fingerprint import is_random, take_fingerprint
 from lightning_diffal.pool.label_pool import LabelPool
 from lightning_diffal.pool.oracle import DatasetOracle, num_classes_of, targets_of
 from lightning_diffal.pool.randomness import seed_of, temporary_seed

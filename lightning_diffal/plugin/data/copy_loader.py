@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.utils.data import BatchSampler, DataLoader, Sampler, SequentialSampler, Subset
 
-from lightning_diffal.pool.items import MapStyle
+from lightning_diffal.pool.dataset.items import MapStyle
 
 # Batch size of the embedding pass where the user's loader has none.
 POOL_BATCH_SIZE = 64

@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from lightning_diffal.plugin.data.loader_tree import flatten_loaders
 from lightning_diffal.plugin.data.loaders import LabeledView, UnlabeledView
 from lightning_diffal.plugin.data.samplers import LabeledSampler
-from lightning_diffal.pool.fingerprint import length_of
-from lightning_diffal.pool.items import MapStyle
+from lightning_diffal.pool.dataset.fingerprint import length_of
+from lightning_diffal.pool.dataset.items import MapStyle
 
 
 def check_loader(loader: Any) -> None:

@@ -25,7 +25,7 @@ from torch.utils.data import (
 from lightning_diffal.plugin.data.copy_loader import batch_size_of, update_saved_arguments, with_batches, with_dataset
 from lightning_diffal.plugin.data.samplers import LabeledBatches, LabeledSampler
 from lightning_diffal.plugin.data.user_samplers import UserSampler, scaled_draws, usual_batch_size
-from lightning_diffal.pool.items import BY_FORMAT, LabelField, MapStyle
+from lightning_diffal.pool.dataset.items import BY_FORMAT, LabelField, MapStyle
 from lightning_diffal.pool.randomness import seed_of
 
 

@@ -10,9 +10,9 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
 from lightning_diffal.plugin.data.loader_tree import named_loader
-from lightning_diffal.pool.fingerprint import length_of
-from lightning_diffal.pool.item_origins import origins_of, positions_in
-from lightning_diffal.pool.items import MapStyle
+from lightning_diffal.pool.dataset.fingerprint import length_of
+from lightning_diffal.pool.dataset.item_origins import origins_of, positions_in
+from lightning_diffal.pool.dataset.items import MapStyle
 
 
 @dataclass(frozen=True, eq=False)

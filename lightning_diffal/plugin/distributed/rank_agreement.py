@@ -7,7 +7,7 @@ from typing import Any
 import torch.distributed
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from lightning_diffal.pool.fingerprint import Fingerprint
+from lightning_diffal.pool.dataset.fingerprint import Fingerprint
 
 
 def check_same_dataset(trainer: Any, fingerprint: Fingerprint) -> None:

@@ -11,7 +11,7 @@ import torch.distributed
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from lightning_diffal.plugin.distributed.rank_zero import from_connected_rank_zero, is_connected
-from lightning_diffal.pool.folder_lock import FolderLock
+from lightning_diffal.pool.folder.folder_lock import FolderLock
 
 # How long a file written by rank 0 may take to be visible elsewhere. Network disks show a new name at once to a client
 # that has never looked for it, and within seconds otherwise.

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
-from lightning_diffal.pool.classes import describe
-from lightning_diffal.pool.items import LABEL_KEYS, is_object
+from lightning_diffal.pool.dataset.classes import describe
+from lightning_diffal.pool.dataset.items import LABEL_KEYS, is_object
 
 # What a user may pass as `forward`: (module, batch) -> anything.
 Forward = Callable[[Any, Any], Any]

@@ -20,7 +20,7 @@ from lightning_diffal.plugin.model.logits import (
     same,
     token_of,
 )
-from lightning_diffal.pool.classes import describe
+from lightning_diffal.pool.dataset.classes import describe
 
 # Calls with outputs of more than two axes that are kept: images and sequences are large, and classifiers run last.
 LARGE_CALLS = 4

@@ -12,7 +12,7 @@ from lightning_diffal.plugin.distributed.strategies import through_wrapper
 from lightning_diffal.plugin.model.batches import Forward, model_runner
 from lightning_diffal.plugin.model.layer_hook import LayerHook, to_rows
 from lightning_diffal.plugin.model.logits import as_rows, pad_binary
-from lightning_diffal.pool.classes import describe
+from lightning_diffal.pool.dataset.classes import describe
 
 log = logging.getLogger(__name__)
 

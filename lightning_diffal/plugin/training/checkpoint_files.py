@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from lightning_diffal.pool.check import archive_problem
+from lightning_diffal.pool.folder.check import archive_problem
 
 
 class DamagedCheckpointError(RuntimeError):

@@ -14,7 +14,7 @@ from lightning_diffal.plugin.distributed.strategies import loads_optimizers
 from lightning_diffal.plugin.model.batches import overrides
 from lightning_diffal.plugin.training.checkpoint_files import DamagedCheckpointError, check_types, load_checkpoint
 from lightning_diffal.plugin.training.same_model import check_same_model
-from lightning_diffal.pool.files import replace_durably, write_atomically
+from lightning_diffal.pool.folder.files import replace_durably, write_atomically
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 
-from lightning_diffal.pool.files import write_atomically
+from lightning_diffal.pool.folder.files import write_atomically
 
 INDEX: Final = "model_checkpoints.json"
 SUFFIX: Final = ".ckpt"

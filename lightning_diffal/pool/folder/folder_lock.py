@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 from weakref import WeakValueDictionary
 
-from lightning_diffal.pool.files import make_folder
+from lightning_diffal.pool.folder.files import make_folder
 
 NAME: Final = ".lock"
 

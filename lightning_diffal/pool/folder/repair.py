@@ -8,13 +8,13 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
-from lightning_diffal.pool.answer_file import NAME as ANSWERS
-from lightning_diffal.pool.answer_file import AnswerFile
-from lightning_diffal.pool.check import LEDGER, RunFiles, archive_problem, read_run
-from lightning_diffal.pool.files import make_folder, write_atomically
-from lightning_diffal.pool.folder_lock import FolderLock
+from lightning_diffal.pool.folder.answer_file import NAME as ANSWERS
+from lightning_diffal.pool.folder.answer_file import AnswerFile
+from lightning_diffal.pool.folder.check import LEDGER, RunFiles, archive_problem, read_run
+from lightning_diffal.pool.folder.files import make_folder, write_atomically
+from lightning_diffal.pool.folder.folder_lock import FolderLock
+from lightning_diffal.pool.folder.line_format import parse_object
 from lightning_diffal.pool.ledger import Ledger
-from lightning_diffal.pool.line_format import parse_object
 from lightning_diffal.pool.record import MAX_LABEL, Correction, is_count, is_int
 
 

@@ -5,10 +5,10 @@ import warnings
 from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 
-from lightning_diffal.pool.content import entries, shape_of, to_bytes
-from lightning_diffal.pool.items import BY_FORMAT, LabelField, MapStyle
+from lightning_diffal.pool.dataset.content import entries, shape_of, to_bytes
+from lightning_diffal.pool.dataset.items import BY_FORMAT, LabelField, MapStyle
+from lightning_diffal.pool.dataset.raw_data import read_raw_data
 from lightning_diffal.pool.randomness import temporary_seed
-from lightning_diffal.pool.raw_data import read_raw_data
 
 # Items that are compared, evenly spread over the dataset.
 SAMPLES = 8

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lightning_diffal.pool.files import flush_folder, make_folder
-from lightning_diffal.pool.line_format import parse_object, seal, unseal
+from lightning_diffal.pool.folder.files import flush_folder, make_folder
+from lightning_diffal.pool.folder.line_format import parse_object, seal, unseal
 
 
 class DamagedLineError(ValueError):

@@ -4,9 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from lightning_diffal.pool.check import check_run, read_run
-from lightning_diffal.pool.folder_lock import FolderInUseError, Owner, is_locked
-from lightning_diffal.pool.repair import correct_labels, repair_run
+from lightning_diffal.pool.folder.check import check_run, read_run
+from lightning_diffal.pool.folder.folder_lock import FolderInUseError, Owner, is_locked
+from lightning_diffal.pool.folder.repair import correct_labels, repair_run
 
 
 def add_folder_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

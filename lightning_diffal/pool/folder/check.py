@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lightning_diffal.pool.answer_file import NAME as ANSWERS
-from lightning_diffal.pool.answer_file import StoredAnswers
-from lightning_diffal.pool.json_lines import DamagedLineError, JsonLines
+from lightning_diffal.pool.folder.answer_file import NAME as ANSWERS
+from lightning_diffal.pool.folder.answer_file import StoredAnswers
+from lightning_diffal.pool.folder.json_lines import DamagedLineError, JsonLines
 from lightning_diffal.pool.ledger import EntryCheck, RunIdentity, corrected_records
 from lightning_diffal.pool.record import Correction, Record, entry_from_json, is_count
 

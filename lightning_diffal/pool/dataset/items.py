@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import skip_type_check
 from lightning_diffal.labels import UNLABELED
-from lightning_diffal.pool.classes import describe, is_integer, is_number, is_one_hot, refusal_of, to_class
+from lightning_diffal.pool.dataset.classes import describe, is_integer, is_number, is_one_hot, refusal_of, to_class
 
 # A dataset: anything with __getitem__ and __len__, as DataLoader takes lists and arrays too.
 MapStyle: TypeAlias = Any

@@ -8,7 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
-from lightning_diffal.pool.items import MapStyle
+from lightning_diffal.pool.dataset.items import MapStyle
 
 # Room for the rows of one source in an int64 that names source and row.
 ROWS = 2**44

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
-from lightning_diffal.pool.content import to_bytes
-from lightning_diffal.pool.items import LABEL_KEYS, LabelField, MapStyle
+from lightning_diffal.pool.dataset.content import to_bytes
+from lightning_diffal.pool.dataset.items import LABEL_KEYS, LabelField, MapStyle
 
 # Attributes that change while a dataset is used.
 NOT_RAW = ("cache", "memo", "count", "history", "buffer")
