@@ -90,7 +90,8 @@ def embed_points(
 def needs_of_query(config: RunConfig, state: RunState) -> frozenset[str]:
     """What the selector reads, and logits where the model's prediction stands in for answers."""
     stand_in = config.selector.asks_during_query and not state.oracle.immediate
-    return config.selector.needs | ({"logits"} if stand_in else set())
+    needs = config.selector.needs | ({"logits"} if stand_in else set())
+    return needs - {"features"} | ({"embeddings"} if "features" in needs else set())
 
 
 def pool_source(trainer: Any, config: RunConfig, state: RunState) -> "DataLoader[Any]":

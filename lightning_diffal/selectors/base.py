@@ -20,7 +20,7 @@ from lightning_diffal.selectors.snapshot import Snapshot
 Answer: TypeAlias = Callable[[Tensor], Tensor | Iterable[int]]
 
 # What a selector may need; nothing else is computed.
-NEEDS = frozenset({"embeddings", "logits", "stochastic"})
+NEEDS = frozenset({"embeddings", "features", "logits", "stochastic"})
 
 
 class Selector(ABC):
@@ -37,7 +37,7 @@ class Selector(ABC):
 
     @property
     def needs(self) -> frozenset[str]:
-        """What is computed for the snapshot, of {"embeddings", "logits", "stochastic"}."""
+        """What is computed for the snapshot, of {"embeddings", "features", "logits", "stochastic"}."""
         return frozenset({"embeddings", "logits"})
 
     @property

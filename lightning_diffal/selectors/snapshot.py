@@ -54,6 +54,8 @@ class Snapshot:
     num_classes: int
     embeddings: Float[Tensor, "n d"] | None = None
     """The penultimate layer of the network, if the selector needs "embeddings"."""
+    features: Float[Tensor, "n f"] | None = None
+    """Fixed features of the points, the same in every round, if the selector needs "features" and there are any."""
     logits: Float[Tensor, "n c"] | None = None
     """The classifier's output before the softmax, if the selector needs "logits". They are taken as logits whatever
     their values; -inf excludes a class."""
@@ -65,7 +67,7 @@ class Snapshot:
     """The processes that share the neighbor search of `build_graph`, each with this same snapshot."""
 
     def __post_init__(self) -> None:
-        detach_fields(self, "embeddings", "logits")
+        detach_fields(self, "embeddings", "features", "logits")
         check_integers("Snapshot", "labels", self.labels, f" Unlabeled is {UNLABELED}.")
         if self.labels.ndim != 1:
             raise ValueError(
@@ -76,9 +78,10 @@ class Snapshot:
             raise ValueError(f"Snapshot(queries_before={self.queries_before!r}): a whole number from 0 is needed.")
         check_labels("Snapshot", self.labels, len(self.labels), self.num_classes, self.labels.device)
         rows, device = len(self.labels), self.labels.device
-        if self.embeddings is not None:
-            check_matrix("Snapshot", "embeddings", self.embeddings, rows, None, device)
-            check_finite("Snapshot", "embeddings", finite_rows(self.embeddings))
+        for name, points in (("embeddings", self.embeddings), ("features", self.features)):
+            if points is not None:
+                check_matrix("Snapshot", name, points, rows, None, device)
+                check_finite("Snapshot", name, finite_rows(points))
         if self.logits is not None:
             check_matrix("Snapshot", "logits", self.logits, rows, self.num_classes, device)
             # A softmax is NaN where a logit is NaN or +inf, and where all of them are -inf.
@@ -120,22 +123,35 @@ class Snapshot:
         exponent = max_exponent(at_least_float32(require(self.embeddings, "embeddings")))
         return exponent if abs(exponent) > SAFE_EXPONENT else 0
 
+    @property
+    def fixed_points(self) -> Float[Tensor, "n f"]:
+        """The fixed features; the embeddings where there are none."""
+        return require(self.embeddings if self.features is None else self.features, "features")
+
+    def feature_graph(self, neighbors: int | None, timer: StageTimer) -> NeighborGraph:
+        """The directed graph of the fixed features, or of the embeddings. Built once, however many need it."""
+        key = ("features", neighbors)
+        if key not in self.graphs:
+            with timer.stage("graph"):
+                self.graphs[key] = build_graph(self.fixed_points, neighbors, progress=timer.track, ranks=self.ranks)
+        return self.graphs[key]
+
     def symmetric_graph(self, neighbors: int | None, timer: StageTimer) -> NeighborGraph:
         """The symmetric graph of the embeddings. Built once, however many selectors need it."""
-        if neighbors not in self.graphs:
+        key = ("embeddings", neighbors)
+        if key not in self.graphs:
             with timer.stage("graph"):
-                graph = build_graph(
+                self.graphs[key] = build_graph(
                     require(self.embeddings, "embeddings"),
                     neighbors,
                     symmetric=True,
                     progress=timer.track,
                     ranks=self.ranks,
                 )
-            self.graphs[neighbors] = graph
-        return self.graphs[neighbors]
+        return self.graphs[key]
 
     @cached_property
-    def graphs(self) -> dict[int | None, NeighborGraph]:
+    def graphs(self) -> dict[tuple[str, int | None], NeighborGraph]:
         return {}
 
 
