@@ -18,7 +18,7 @@ def dense_walk(graph, steps):
     weight = torch.zeros(n, n, dtype=torch.float64)
     weight[graph.source, graph.col] = graph.weight.double()
     symmetric = (weight + weight.T) / 2
-    symmetric += symmetric.sum(dim=1).mean() / 2 * torch.eye(n)
+    symmetric += symmetric.sum(dim=1).mean() / 2 * torch.eye(n, dtype=torch.float64)
     step = symmetric / symmetric.sum(dim=1, keepdim=True)
     whole = math.floor(steps)
     low, high = (torch.linalg.matrix_power(step, power) for power in (whole, whole + 1))
