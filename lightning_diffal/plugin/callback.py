@@ -37,7 +37,7 @@ from lightning_diffal.plugin.features.fixed import check_row_count, fixed_featur
 from lightning_diffal.plugin.logging import continue_logged_steps, log_round
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.progress_bars import stage_timer_for
-from lightning_diffal.plugin.query import choose_points, embed_pool
+from lightning_diffal.plugin.query import choose_points, embed_pool, predicted_classes
 from lightning_diffal.plugin.records import new_record, with_first_labels, with_fit, with_query
 from lightning_diffal.plugin.rounds import SkippedFit, fit_rounds, nothing_trained, reason_to_stop, skip_if_over
 from lightning_diffal.plugin.state import RunState, commit, labeled_loaders, open_state, restore_from_checkpoint
@@ -355,7 +355,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         embedded = embed_pool(trainer, module, self.config, state, timer)
         query, answers = choose_points(trainer, self.config, state, embedded, timer)
         labels = answers.complete(query.indices.tolist())
-        return with_query(record, query, labels, timer)
+        return with_query(record, query, labels, predicted_classes(state, embedded, query), timer)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if self.source is not None:

@@ -68,6 +68,15 @@ def choose_points(
     return query, answers
 
 
+def predicted_classes(state: RunState, embedded: Embedded, query: Query) -> list[int]:
+    """The model's class for each point of a query, if its logits were read."""
+    if embedded.logits is None:
+        return []
+    rows = torch.searchsorted(torch.tensor(state.candidates), query.indices)
+    predicted: list[int] = embedded.logits[rows.to(embedded.logits.device)].argmax(dim=1).tolist()
+    return predicted
+
+
 def embed_points(
     trainer: Any,
     module: Any,

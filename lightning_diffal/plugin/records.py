@@ -47,7 +47,9 @@ def with_first_labels(record: Record, trainer: Any, config: RunConfig, state: Ru
     return replace(record, indices=indices, labels=labels, scores=[*unknown], reached=[*unknown])
 
 
-def with_query(record: Record, query: Query, labels: Sequence[int], timer: StageTimer) -> Record:
+def with_query(
+    record: Record, query: Query, labels: Sequence[int], predicted: Sequence[int], timer: StageTimer
+) -> Record:
     """The chosen points and their labels. Whether they were reached is unknown to selectors that do not count it."""
     return replace(
         record,
@@ -55,6 +57,7 @@ def with_query(record: Record, query: Query, labels: Sequence[int], timer: Stage
         labels=list(labels),
         scores=[finite_or_none(score) for score in query.scores.tolist()],
         reached=query.reached.tolist() if query.unreached is not None else [None] * len(query),
+        predicted=list(predicted),
         unreached=query.unreached,
         seconds={**record.seconds, **timer.seconds},
     )

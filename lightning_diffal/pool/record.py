@@ -40,6 +40,8 @@ class Record:
     """Duration of the fit and of each stage of the query."""
     steps: int = 0
     """Optimizer steps of the fit."""
+    predicted: list[int] = field(default_factory=list)
+    """The class that the model gave each point of the query before it was labeled; empty where that is unknown."""
     diffused: dict[str, float] = field(default_factory=dict)
     """Of the points that were trained on with diffused labels: how many, how sure. Empty where that was not tried."""
     unreached: int | None = None
@@ -53,6 +55,8 @@ class Record:
         record = Record(**checked_fields(Record, line))
         for name in ("labels", "scores", "reached"):
             check_length(name, getattr(record, name), record.indices)
+        if record.predicted:
+            check_length("predicted", record.predicted, record.indices)
         return record
 
     def to_json(self) -> dict[str, Any]:
@@ -142,6 +146,7 @@ TESTS: Final[dict[str, tuple[str, Callable[[object], bool]]]] = {
     "metrics": ("numbers or null by name", names_of(optional(is_number))),
     "seconds": ("numbers by name", names_of(is_number)),
     "steps": ("an integer from 0", is_count),
+    "predicted": ("a list of integers from 0", all_of(is_count)),
     "diffused": ("numbers by name", names_of(is_number)),
     "unreached": ("an integer from 0, or null", optional(is_count)),
     "last": (f"one of {', '.join(REASONS)}, or null", lambda value: value is None or value in REASONS),
