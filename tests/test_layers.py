@@ -24,6 +24,7 @@ PUBLIC = {
     "DiffusionActiveLearning",
     "History",
     "LabeledSampler",
+    "LearnFromGraph",
     "NeighborGraph",
     "PerClass",
     "Query",

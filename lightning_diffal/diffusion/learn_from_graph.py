@@ -33,7 +33,7 @@ class DiffusedPoints:
         """What loggers and the ledger keep: how many, how sure, and how right where it can be checked."""
         count = len(self.rows)
         return {
-            "points": count,
+            "points": float(count),
             "share": self.share,
             "confidence": float(self.confidence.mean()) if count else 0.0,
             "expected_accuracy": float(self.expected.mean()) if count else 0.0,
@@ -87,6 +87,16 @@ class LearnFromGraph:
         return DiffusedPoints(
             rows, diffused.labels[rows], confidence[rows], expected[: len(rows)], share, left_out.accuracy
         )
+
+
+@skip_type_check
+def as_settings(caller: str, value: object) -> LearnFromGraph | None:
+    """The settings in the argument `learn_from_graph` of a callback; None where it is off."""
+    if isinstance(value, bool):
+        return LearnFromGraph() if value else None
+    if not isinstance(value, LearnFromGraph):
+        raise ValueError(f"{caller}(learn_from_graph={value!r:.60}): True, False or LearnFromGraph(...) is needed.")
+    return value
 
 
 def skill(left_out: LeaveOneOut) -> float:

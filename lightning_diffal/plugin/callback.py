@@ -15,10 +15,18 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check
+from lightning_diffal.diffusion.learn_from_graph import LearnFromGraph, as_settings
 from lightning_diffal.plugin.answers import check_classes
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.guard import check_batch_norm, check_training_loaders
 from lightning_diffal.plugin.data.training_source import TrainingSource
+from lightning_diffal.plugin.diffused_labels import (
+    FeatureGraph,
+    PoolLabels,
+    check_default_features,
+    choose_diffused,
+    predict_labels,
+)
 from lightning_diffal.plugin.distributed.arrival import wait_for_all_ranks
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_start
 from lightning_diffal.plugin.distributed.shared_folder import acquire, check_shared_folder
@@ -43,6 +51,7 @@ from lightning_diffal.pool.folder.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass
 from lightning_diffal.pool.oracle import DatasetOracle
+from lightning_diffal.pool.randomness import seed_of
 from lightning_diffal.pool.record import Record
 from lightning_diffal.selectors.base import as_selector
 
@@ -95,6 +104,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             "backbone.pool" of a pretrained one; or "inputs", the flattened inputs. They are kept in `folder`.
         feature_dim: Features with more dimensions are reduced to so many principal components. None keeps all. What
             modules and layers give, and anything but inputs that was reduced, is scaled to unit length.
+        learn_from_graph: Train on unlabeled points, too, with the labels that diffuse to them over the graph of the
+            features (without features, of the inputs): True, or `LearnFromGraph(...)` with other settings. They never
+            count as labels, and none are used where the graph does not predict the labels there are.
     """
 
     @skip_type_check
@@ -126,6 +138,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         seed: int = 0,
         features: str | Path | nn.Module | Callable[..., Any] | Tensor | NDArray[Any] | None = None,
         feature_dim: int | None = 64,
+        learn_from_graph: bool | LearnFromGraph = False,
     ) -> None:
         super().__init__()
         self.config = RunConfig(
@@ -155,7 +168,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             seed=seed,
             features=features,
             feature_dim=feature_dim,
+            learn_from_graph=as_settings(type(self).__name__, learn_from_graph),
         )
+        self.feature_graph = FeatureGraph()
         self.state: RunState | None = None
         """What the fit under way, or the last one, knows of the run."""
         self.checkpoints: RoundCheckpoints | None = None
@@ -191,6 +206,12 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         Trainer for each round, with this callback among its callbacks, as strategies that fit only once need it.
         """
         return fit_rounds(self, trainer, model, train_dataloaders, val_dataloaders, datamodule)
+
+    def predict_labels(self) -> PoolLabels:
+        """The labels of the whole pool, diffused from those that are known, with calibrated confidences."""
+        if self.state is None:
+            raise MisconfigurationException("active.predict_labels(): there is no run yet. active.fit(...) makes one.")
+        return predict_labels(self.config, self.state, self.feature_graph)
 
     @property
     def history(self) -> History:
@@ -233,13 +254,15 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         # and no hook comes between that request and their use.
         if self.state is None:
             self.state = self.open_run(trainer, module, loaders)
-        return labeled_loaders(self.config, self.state, loaders)
+        seed = seed_of(self.config.seed_for(self.state.round), trainer.global_rank)
+        return labeled_loaders(self.config, self.state, loaders, seed_of(seed, trainer.current_epoch))
 
     def open_run(self, trainer: Any, module: Any, loaders: Any) -> RunState:
         """The run as the ledger has it, or a checkpoint that goes further; a new run gets its first labels."""
         wait_for_all_ranks(trainer, "the first request for training data")
         state = open_state(trainer, self.config, loaders)
         check_row_count(self.config, state)
+        check_default_features(self.config, state)
         restore_from_checkpoint(trainer, state, self.checkpoint_records, self.config.identity(state.fingerprint))
         record = new_record(self.config, state)
         needs_first_labels = state.round == 0 and self.config.initial != 0
@@ -266,7 +289,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             check_classes(record.indices, record.labels, self.num_outputs)
             check_first_labels(record.labels, self.num_outputs)
             commit(trainer, state, record)
-        return state
+        if self.skipped is not None:
+            return state
+        return replace(state, diffused=choose_diffused(trainer, self.config, state, self.feature_graph, timer))
 
     def try_first_fit(self, trainer: Any, module: Any, state: RunState, loaders: Any) -> None:
         """One batch of the first fit, on a copy of the model, with stand-in labels."""
@@ -296,7 +321,12 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         if self.state is not None:
-            check_training_loaders(trainer.train_dataloader, self.state.allowed_items(), self.state.other_datasets)
+            check_training_loaders(
+                trainer.train_dataloader,
+                self.state.allowed_items(),
+                self.state.other_datasets,
+                self.state.diffused_items(),
+            )
             check_batch_norm(pl_module, len(self.state.pool.labeled))
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
@@ -308,7 +338,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if self.state is None or self.batches == 0:
             raise MisconfigurationException(nothing_trained(trainer, self.checkpoints is not None))
         config, state, seconds = self.config, self.state, time.perf_counter() - self.started
-        record = with_fit(new_record(config, state), trainer, seconds)
+        record = with_fit(new_record(config, state), trainer, seconds, state.diffused)
         record = replace(record, last=reason_to_stop(trainer, config, state, record))
         if record.last is None:
             if self.fresh_start is not None:

@@ -11,7 +11,8 @@ from typing import Any, Final
 from torch.utils.data import Dataset
 
 from lightning_diffal.arguments import check_count, check_flag, skip_type_check
-from lightning_diffal.plugin.features.source import FeatureSource
+from lightning_diffal.diffusion.learn_from_graph import LearnFromGraph
+from lightning_diffal.plugin.features.source import INPUTS, FeatureSource
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.model.reader import ModelReading
 from lightning_diffal.pool.dataset.items import LabelArgument, LabelField
@@ -58,6 +59,7 @@ class RunConfig:
     seed: int
     features: Any
     feature_dim: int | None
+    learn_from_graph: LearnFromGraph | None
 
     def __post_init__(self) -> None:
         name = self.callback
@@ -124,7 +126,9 @@ class RunConfig:
 
     @cached_property
     def feature_source(self) -> FeatureSource | None:
-        return FeatureSource.of(self.callback, self.features, self.feature_dim)
+        # Learning from the graph needs features from the first round on.
+        default = INPUTS if self.learn_from_graph is not None else None
+        return FeatureSource.of(self.callback, default if self.features is None else self.features, self.feature_dim)
 
     @cached_property
     def label_field(self) -> LabelField:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints
 from lightning_diffal.plugin.answers import ask_oracle
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.state import RunState
@@ -32,10 +33,11 @@ def new_record(config: RunConfig, state: RunState) -> Record:
     )
 
 
-def with_fit(record: Record, trainer: Any, seconds: float) -> Record:
-    """The last value of everything that was logged as a single number, optimizer steps and seconds."""
+def with_fit(record: Record, trainer: Any, seconds: float, diffused: DiffusedPoints | None) -> Record:
+    """The last value of everything that was logged as a single number, optimizer steps, seconds, diffused labels."""
     metrics = {name: finite_or_none(float(value)) for name, value in trainer.callback_metrics.items()}
-    return replace(record, metrics=metrics, seconds={"fit": seconds}, steps=trainer.global_step)
+    summary = diffused.summary() if diffused is not None else {}
+    return replace(record, metrics=metrics, seconds={"fit": seconds}, steps=trainer.global_step, diffused=summary)
 
 
 def with_first_labels(record: Record, trainer: Any, config: RunConfig, state: RunState) -> Record:

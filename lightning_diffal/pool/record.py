@@ -40,6 +40,8 @@ class Record:
     """Duration of the fit and of each stage of the query."""
     steps: int = 0
     """Optimizer steps of the fit."""
+    diffused: dict[str, float] = field(default_factory=dict)
+    """Of the points that were trained on with diffused labels: how many, how sure. Empty where that was not tried."""
     unreached: int | None = None
     """Unlabeled points that no label had reached before the query."""
     last: str | None = None
@@ -140,6 +142,7 @@ TESTS: Final[dict[str, tuple[str, Callable[[object], bool]]]] = {
     "metrics": ("numbers or null by name", names_of(optional(is_number))),
     "seconds": ("numbers by name", names_of(is_number)),
     "steps": ("an integer from 0", is_count),
+    "diffused": ("numbers by name", names_of(is_number)),
     "unreached": ("an integer from 0, or null", optional(is_count)),
     "last": (f"one of {', '.join(REASONS)}, or null", lambda value: value is None or value in REASONS),
     "when": ("text", is_text),
