@@ -11,6 +11,7 @@ from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.copy_loader import pool_loader, with_dataset
 from lightning_diffal.plugin.data.loader_tree import flatten_loaders
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_choice
+from lightning_diffal.plugin.features.graph_files import GraphFolder
 from lightning_diffal.plugin.model.embedding import Embedded, embed
 from lightning_diffal.plugin.model.shards import all_gather_shards, ranks_of, shard_of_rank
 from lightning_diffal.plugin.state import RunState
@@ -55,6 +56,7 @@ def choose_points(
         stochastic=embedded.stochastic,
         queries_before=sum(record.unreached is not None for record in state.ledger.records),
         ranks=ranks_of(trainer),
+        build_feature_graph=GraphFolder(state.ledger.folder),
     )
     size = min(config.query_size, config.budget - len(state.pool.labeled))
     size_left = min(size, snapshot.num_unlabeled)
