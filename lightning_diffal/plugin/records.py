@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints
 from lightning_diffal.plugin.answers import ask_oracle
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.state import RunState
@@ -28,13 +29,15 @@ def new_record(config: RunConfig, state: RunState) -> Record:
         seeds={"run": config.seed, "round": config.seed_for(state.round)},
         initial=identity.initial,
         dataset=state.fingerprint,
+        features=identity.features,
     )
 
 
-def with_fit(record: Record, trainer: Any, seconds: float) -> Record:
-    """The last value of everything that was logged as a single number, optimizer steps and seconds."""
+def with_fit(record: Record, trainer: Any, seconds: float, diffused: DiffusedPoints | None) -> Record:
+    """The last value of everything that was logged as a single number, optimizer steps, seconds, diffused labels."""
     metrics = {name: finite_or_none(float(value)) for name, value in trainer.callback_metrics.items()}
-    return replace(record, metrics=metrics, seconds={"fit": seconds}, steps=trainer.global_step)
+    summary = diffused.summary() if diffused is not None else {}
+    return replace(record, metrics=metrics, seconds={"fit": seconds}, steps=trainer.global_step, diffused=summary)
 
 
 def with_first_labels(record: Record, trainer: Any, config: RunConfig, state: RunState) -> Record:
@@ -44,7 +47,9 @@ def with_first_labels(record: Record, trainer: Any, config: RunConfig, state: Ru
     return replace(record, indices=indices, labels=labels, scores=[*unknown], reached=[*unknown])
 
 
-def with_query(record: Record, query: Query, labels: Sequence[int], timer: StageTimer) -> Record:
+def with_query(
+    record: Record, query: Query, labels: Sequence[int], predicted: Sequence[int], timer: StageTimer
+) -> Record:
     """The chosen points and their labels. Whether they were reached is unknown to selectors that do not count it."""
     return replace(
         record,
@@ -52,6 +57,7 @@ def with_query(record: Record, query: Query, labels: Sequence[int], timer: Stage
         labels=list(labels),
         scores=[finite_or_none(score) for score in query.scores.tolist()],
         reached=query.reached.tolist() if query.unreached is not None else [None] * len(query),
+        predicted=list(predicted),
         unreached=query.unreached,
         seconds={**record.seconds, **timer.seconds},
     )
