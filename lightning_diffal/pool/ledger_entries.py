@@ -152,10 +152,7 @@ def merge_entries(entries: Sequence[Entry]) -> list[Record]:
 def first_labels_of(entries: Sequence[Entry]) -> dict[int, int]:
     """All labels as they were answered, without corrections."""
     return dict(
-        pair
-        for entry in entries
-        if not isinstance(entry, Correction)
-        for pair in zip(*labels_of(entry), strict=True)
+        pair for entry in entries if not isinstance(entry, Correction) for pair in zip(*labels_of(entry), strict=True)
     )
 
 
