@@ -164,6 +164,19 @@ def commit(trainer: Any, state: RunState, entry: Line) -> Line:
     return committed
 
 
+def complete(trainer: Any, state: RunState, record: Record) -> Record:
+    """Write on rank 0 a round with its labels in the place of its question, then apply it on every rank."""
+
+    def replace_question() -> Record:
+        state.ledger.complete(record, state.pool)
+        return record
+
+    completed = from_rank_zero(trainer, replace_question)
+    if not trainer.is_global_zero:
+        state.ledger.apply_completion(completed, state.pool)
+    return completed
+
+
 def labeled_loaders(config: RunConfig, state: RunState, loaders: Any) -> Any:
     """The training loaders over the labeled points alone; the one named `unlabeled` over all, without labels."""
     # Lightning or the user's code may ask again, and new datasets may be made then. Those before may still be in use.

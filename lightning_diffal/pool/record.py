@@ -16,8 +16,8 @@ REASONS: Final = ("budget", "pool", "stop_when")
 class Record:
     """One round: a fit, and the query after it. Round 0 is the first labels, before any fit.
 
-    A round whose labels are there at once is one line, of kind "round". Else the question is a line of kind "asked",
-    without labels, and its answers are lines of their own: see `Answered`.
+    A round with its labels is one line, of kind "round". As long as nobody has answered, it is a line of kind "asked",
+    without labels. The answer of a function takes its place; those of people are lines of their own: see `Answered`.
     """
 
     kind: ClassVar[str] = "round"
