@@ -9,7 +9,7 @@ from typing import Any
 from lightning_diffal.arguments import check_count, check_flag, skip_type_check
 from lightning_diffal.labeling.annotations import Annotations
 from lightning_diffal.labeling.collect import WAIT_FOR, WaitFor, agreed_classes, new_entries, waiting_for
-from lightning_diffal.labeling.pictures import item_path, show_item
+from lightning_diffal.labeling.pictures import VIEWABLE, item_path, show_item
 from lightning_diffal.labeling.query_files import write_questions
 from lightning_diffal.labeling.question import Answer, Item, Outcome, Question, Refusal
 from lightning_diffal.labeling.store import store_answers
@@ -68,7 +68,9 @@ class People:
                 raise ValueError(f"People({name}={function!r:.60}): a function is needed, or None.")
         check_flag("People", "allow_new_classes", allow_new_classes)
         check_count("People", "neighbors", neighbors)
-        self.classes, self.wait_for, self.render = names, wait_for, render
+        self.classes: list[str] = names
+        self.wait_for: WaitFor = wait_for
+        self.render = render
         self.allow_new_classes, self.neighbors, self.url = allow_new_classes, neighbors, url
 
     def __repr__(self) -> str:
@@ -129,12 +131,12 @@ class People:
     def show(self, folder: Path, name: str, dataset: MapStyle, index: int, label_field: LabelField) -> Item:
         """What people see of a point. Pictures that have no file are written into the folder `name`."""
         path = item_path(dataset, index) if self.render is None else None
-        if path is not None:
+        if path is not None and path.suffix.lower() in VIEWABLE:
             return Item(index=index, path=str(path))
         with temporary_seed(0):  # an item may be augmented at random
             shown = show_item(dataset[index], label_field, self.render)
         if isinstance(shown, str):
-            return Item(index=index, text=shown)
+            return Item(index=index, text=shown, path=None if path is None else str(path))
         if isinstance(shown, Path):
             return Item(index=index, path=str(shown.absolute()))
         make_folder(folder / name)

@@ -72,10 +72,10 @@ def read_row(number: int, row: list[str], names: list[str]) -> Answer | Refusal:
         return Refusal(line=number, reason=f"{len(row)} cells, where the header has {len(names)}.")
     cells = dict(zip(names, (cell.strip() for cell in row), strict=False))
     index, label = cells.get("index", ""), cells.get("label", "")
-    number = WHOLE_NUMBER.fullmatch(index)
-    if number is None:
+    whole = WHOLE_NUMBER.fullmatch(index)
+    if whole is None:
         return Refusal(line=number, reason=f"{index!r:.80} is not an index: a whole number from 0 is needed.")
-    point = int(number[1])
+    point = int(whole[1])
     if any("\udc80" <= character <= "\udcff" for character in label):
         return Refusal(line=number, index=point, reason="the label is not UTF-8: save the table in this encoding.")
     return Answer(index=point, label=label, who=cells.get("who", ""), line=number)

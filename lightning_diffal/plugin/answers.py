@@ -56,8 +56,8 @@ def answer_question(trainer: Any, state: RunState, num_outputs: int | None) -> R
         return complete(trainer, state, replace(record, labels=[*labels]))
     # Something was corrected while the question was open.
     count = len(labels)
-    said = {"indices": record.indices, "labels": labels, "who": ["oracle"] * count, "when": [now()] * count}
-    commit(trainer, state, Answered(round=record.round, **said))
+    who, when = ["oracle"] * count, [now()] * count
+    commit(trainer, state, Answered(round=record.round, indices=record.indices, labels=labels, who=who, when=when))
     return state.ledger.records[-1]
 
 
