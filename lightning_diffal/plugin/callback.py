@@ -32,6 +32,7 @@ from lightning_diffal.plugin.distributed.rank_agreement import check_same_start
 from lightning_diffal.plugin.distributed.shared_folder import acquire, check_shared_folder
 from lightning_diffal.plugin.distributed.strategies import check_forward
 from lightning_diffal.plugin.dry_run import check_first_labels, dry_run
+from lightning_diffal.plugin.features.choice import with_best_features, with_features
 from lightning_diffal.plugin.features.encode import check_layer
 from lightning_diffal.plugin.features.fixed import check_row_count, fixed_features
 from lightning_diffal.plugin.logging import continue_logged_steps, log_round
@@ -101,7 +102,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             them the embedding stands in). A tensor, an array or the path of a `.npy` or `.safetensors` file with one
             row for each point, in the order of the dataset; an encoder, which is a module or a function of a batch and
             is run once over the pool; the name of a layer of the model as it comes, before the first fit, as
-            "backbone.pool" of a pretrained one; or "inputs", the flattened inputs. They are kept in `folder`.
+            "backbone.pool" of a pretrained one; or "inputs", the flattened inputs. They are kept in `folder`. "auto"
+            compares inputs, the model as it comes and its embedding in every query, by the leave-one-out accuracy of
+            diffused labels.
         feature_dim: Features with more dimensions are reduced to so many principal components. None keeps all. What
             modules and layers give, and anything but inputs that was reduced, is scaled to unit length.
         learn_from_graph: Train on unlabeled points, too, with the labels that diffuse to them over the graph of the
@@ -276,8 +279,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         timer = stage_timer_for(trainer, module)
         if self.skipped is None:
             starts_untrained = self.checkpoints is not None and not self.config.warm_start
-            features = fixed_features(trainer, module, self.config, state, timer, starts_untrained)
-            state = replace(state, features=features)
+            found = fixed_features(trainer, module, self.config, state, timer, starts_untrained)
+            state = with_features(replace(state, feature_sets=found))
         if state.round == 0:
             record = replace(record, seconds=timer.seconds)
             if self.config.trial_batch and not trainer.fast_dev_run and not isinstance(state.oracle, DatasetOracle):
@@ -353,9 +356,10 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         """Embed the pool, choose points by it (and by a graph, if the selector builds one), collect their labels."""
         timer = stage_timer_for(trainer, module)
         embedded = embed_pool(trainer, module, self.config, state, timer)
+        state, accuracy = with_best_features(trainer, self.config, state, embedded, timer)
         query, answers = choose_points(trainer, self.config, state, embedded, timer)
         labels = answers.complete(query.indices.tolist())
-        return with_query(record, query, labels, timer)
+        return with_query(replace(record, feature_accuracy=accuracy), query, labels, timer)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if self.source is not None:
