@@ -10,8 +10,6 @@ from typing import Any
 import lightning.pytorch
 import pytorch_lightning
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from numpy.typing import NDArray
-from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check
@@ -35,6 +33,7 @@ from lightning_diffal.plugin.dry_run import check_first_labels, dry_run
 from lightning_diffal.plugin.features.choice import with_best_features, with_features
 from lightning_diffal.plugin.features.encode import check_layer
 from lightning_diffal.plugin.features.fixed import check_row_count, fixed_features
+from lightning_diffal.plugin.features.source import FeatureArgument
 from lightning_diffal.plugin.logging import continue_logged_steps, log_round
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.progress_bars import stage_timer_for
@@ -139,7 +138,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         trial_batch: bool = True,
         weights_only: bool = True,
         seed: int = 0,
-        features: str | Path | nn.Module | Callable[..., Any] | Tensor | NDArray[Any] | None = None,
+        features: FeatureArgument = None,
         feature_dim: int | None = 64,
         learn_from_graph: bool | LearnFromGraph = False,
     ) -> None:

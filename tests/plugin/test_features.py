@@ -12,11 +12,12 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn.functional import normalize
 
-from lightning_diffal import ActiveLearning, build_graph
+from lightning_diffal import ActiveLearning, DiffusionActiveLearning, Snapshot, build_graph
 from lightning_diffal.plugin.features.fingerprint import hash_of
 from lightning_diffal.plugin.features.graph_files import GraphFolder
 from lightning_diffal.plugin.features.untrained import looks_untrained
 from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors import CoverageSelector, DiffusionSelector
 from tests.plugin.toy_model import Clouds, Data, Net, quiet
 from tests.process_group import ProcessGroup
 
@@ -321,3 +322,33 @@ def test_the_hash_of_a_function_is_that_of_its_source_and_of_what_it_reads():
     assert hash_of(encode) == before == hash_of(encoder_with(torch.ones(2, 2), 3)), "what it counts does not matter"
     assert len({before, hash_of(encoder_with(torch.zeros(2, 2), 3)), hash_of(encoder_with(torch.ones(2, 2), 4))}) == 3
     assert hash_of(lambda batch: batch[0]) != hash_of(lambda batch: batch[1])
+
+
+def test_coverage_is_the_criterion_where_there_are_features(tmp_path):
+    active = DiffusionActiveLearning(8, 25, initial=9, features="inputs", neighbors=5)
+    assert active.config.selector == CoverageSelector(neighbors=5)
+    history = active.fit(quiet(tmp_path, active, limit_val_batches=0), Net(), datamodule=Data())
+    assert history.labels == [9, 17, 25]
+    reference = Kept()
+    reference.needs = {"features", "logits"}
+    same = active_with(Clouds().x, selector=reference)
+    same.fit(quiet(tmp_path / "b", same, limit_val_batches=0), Net(), datamodule=Data())
+    (snapshot,) = reference.snapshots
+    snapshot = Snapshot(labels=snapshot.labels, num_classes=3, features=Clouds().x, logits=snapshot.logits)
+    assert history.records[1].indices == CoverageSelector(neighbors=5)(snapshot, 8).indices.tolist()
+    assert (tmp_path / "active_learning" / "features_graph_5.npz").exists()
+
+
+def test_which_criterion_and_what_it_takes():
+    def selector(**options):
+        return type(DiffusionActiveLearning(8, 25, **options).config.selector)
+
+    assert selector() is selector(features="inputs", criterion="paper") is selector(criterion="paper", mini_batch=4)
+    assert selector() is DiffusionSelector
+    assert selector(features="inputs") is selector(criterion="coverage") is CoverageSelector
+    for given in ({"mini_batch": 4}, {"steps": 2}, {"soft_start": True}, {"shrink_below": 0.1}, {"backend": "torch"}):
+        (name,) = given
+        with pytest.raises(ValueError, match=rf"{name}=.*coverage takes no {name}\. With features, criterion"):
+            selector(features="inputs", **given)
+    with pytest.raises(ValueError, match=r"criterion='cover'\): \"auto\", \"coverage\" or \"paper\" is needed"):
+        selector(criterion="cover")

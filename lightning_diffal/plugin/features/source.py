@@ -2,12 +2,14 @@
 
 import inspect
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lightning_diffal.plugin.features.fingerprint import hash_of
@@ -20,6 +22,8 @@ NEEDED: Final = (
     'function of a batch), the name of a layer, "inputs", "auto" or None is needed'
 )
 
+# What a user may pass as `features`.
+FeatureArgument: TypeAlias = str | Path | nn.Module | Callable[..., Any] | Tensor | NDArray[Any] | None
 # "model" is the embedding of the model as it comes; "auto" chooses among several others.
 Kind = Literal["values", "file", "encoder", "function", "layer", "inputs", "model", "auto"]
 
