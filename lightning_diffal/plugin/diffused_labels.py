@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lightning_diffal.diffusion.calibration import expected_accuracy
 from lightning_diffal.diffusion.graph_labels import graph_labels
-from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints, LearnFromGraph
+from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints, LearnFromGraph, ModelPredictions
 from lightning_diffal.diffusion.leave_one_out import leave_one_out
 from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
@@ -59,7 +59,7 @@ def choose_diffused(
 
     def choose() -> DiffusedPoints:
         with timer.stage("diffusion"):
-            points = settings.choose(neighbors, labels.to(device), num_classes)
+            points = settings.choose(neighbors, labels.to(device), num_classes, earlier_predictions(state, device))
         index = torch.tensor(state.candidates)[points.rows.cpu()]
         return replace(
             points,
@@ -70,6 +70,15 @@ def choose_diffused(
         )
 
     return from_rank_zero(trainer, choose)
+
+
+def earlier_predictions(state: RunState, device: torch.device) -> ModelPredictions:
+    """What the models of earlier rounds said of the points they asked about, by row of the candidates."""
+    records = [record for record in state.ledger.records if record.predicted]
+    known = [pair for record in records for pair in zip(record.indices, record.predicted, strict=True)]
+    asked, predicted = torch.tensor(known, dtype=torch.long).reshape(-1, 2).T
+    rows = torch.searchsorted(torch.tensor(state.candidates), asked)
+    return ModelPredictions(rows.to(device), predicted.to(device))
 
 
 def candidate_labels(state: RunState) -> tuple[Int[Tensor, " n"], int]:

@@ -202,13 +202,10 @@ def test_two_ranks_draw_points_of_their_own(tmp_path):
     first, second = (json.loads((tmp_path / f"rank-{number}").read_text()) for number in (0, 1))
     assert first["diffused"] == second["diffused"]
     known = set(first["known"])
-    labeled = [
-        [index for indices, _ in note["batches"] for index in indices if index in known] for note in (first, second)
-    ]
+    drawn = [[index for indices, _ in note["batches"] for index in indices] for note in (first, second)]
+    labeled = [[index for index in part if index in known] for part in drawn]
     assert sorted(labeled[0] + labeled[1]) == sorted(known), "each labeled point once"
-    extra = [
-        [index for indices, _ in note["batches"] for index in indices if index not in known] for note in (first, second)
-    ]
+    extra = [[index for index in part if index not in known] for part in drawn]
     assert len(extra[0]) == len(extra[1]) == 50
     assert set(extra[0] + extra[1]) <= set(first["diffused"])
     assert extra[0] != extra[1]
