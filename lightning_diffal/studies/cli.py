@@ -77,6 +77,15 @@ def parser() -> argparse.ArgumentParser:
     runs.add_argument(
         "--shrink-below", type=float, metavar="SHARE", help="δ of the diffusion, 0 to keep T (cifar10 0.1, svhn 0.1)"
     )
+    runs.add_argument(
+        "--features",
+        metavar="WHAT",
+        help="fixed features, for selectors that use them and for --learn-from-graph: inputs (the default), auto, a "
+        "layer of the untrained network such as layers.1, or none for the learned embedding",
+    )
+    runs.add_argument(
+        "--learn-from-graph", action="store_true", help="also train on unlabeled points with diffused labels"
+    )
     runs.set_defaults(execute=run)
     reports = commands.add_parser("report", help="write an HTML page and figures from result files")
     reports.add_argument("results", type=Path, metavar="DIR", help="the --out folder of `run`")
@@ -113,7 +122,9 @@ def study_of(given: argparse.Namespace) -> Study:
             )
         # Another data set is another study, in its own folder of results.
         changes |= {"dataset": given.dataset, "name": f"{study.name}-{given.dataset}"}
-    return replace(study, **changes)
+    if given.features is not None:
+        changes["graph_features"] = given.features
+    return replace(study, learn_from_graph=given.learn_from_graph, **changes)
 
 
 def runs_of(given: argparse.Namespace) -> list[Run]:
