@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from lightning_diffal.pool.randomness import seed_of
 from lightning_diffal.studies.components import load_components
@@ -14,6 +15,9 @@ from lightning_diffal.studies.definitions import Study
 from lightning_diffal.studies.results import LEARNING, result_path
 from lightning_diffal.studies.selector_registry import SELECTORS
 from lightning_diffal.studies.vgg_features import load_features
+
+# What `--features` takes beside the names of layers.
+FEATURES = ("inputs", "auto", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +59,8 @@ def plan(study: Study, selectors: Sequence[str], seeds: Sequence[int], data: Pat
         source = load_source(study, data)
         draw_pool(source, study.pool, seeds[0], study.imbalance)
         with torch.device("meta"):  # checks the shape without allocating weights
-            study.network.build(tuple(source.train.x.shape[1:]), source.num_classes, dropout=False)
+            network = study.network.build(tuple(source.train.x.shape[1:]), source.num_classes, dropout=False)
+        check_graph_features(study, network)
         common = {"num_classes": source.num_classes, "data": source.digest}
     study.check(common["num_classes"])
     settings = {name: study.settings() | own_settings(study, name) | common for name in selectors}
@@ -64,6 +69,15 @@ def plan(study: Study, selectors: Sequence[str], seeds: Sequence[int], data: Pat
         for seed in seeds
         for name in selectors
     ]
+
+
+def check_graph_features(study: Study, network: nn.Module) -> None:
+    layers = [f"layers.{name}" for name, _ in network.named_modules() if name]
+    if study.graph_features not in {*FEATURES, *layers}:
+        raise ValueError(
+            f"--features {study.graph_features}: {', '.join(FEATURES)} or a layer of the network is needed, one of "
+            f"{', '.join(layers)}."
+        )
 
 
 def own_settings(study: Study, selector: str) -> dict[str, Any]:
