@@ -10,6 +10,8 @@ from typing import Any
 import lightning.pytorch
 import pytorch_lightning
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from numpy.typing import NDArray
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check
@@ -22,6 +24,8 @@ from lightning_diffal.plugin.distributed.rank_agreement import check_same_start
 from lightning_diffal.plugin.distributed.shared_folder import acquire, check_shared_folder
 from lightning_diffal.plugin.distributed.strategies import check_forward
 from lightning_diffal.plugin.dry_run import check_first_labels, dry_run
+from lightning_diffal.plugin.features.encode import check_layer
+from lightning_diffal.plugin.features.fixed import check_row_count, fixed_features
 from lightning_diffal.plugin.logging import continue_logged_steps, log_round
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.progress_bars import stage_timer_for
@@ -81,6 +85,13 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         weights_only: Load the checkpoints in `folder` as tensors and plain values only. False allows models and
             callbacks that save other types, and lets anyone who can write to the folder run code here.
         seed: Of the first labels, the choices and, in `active.fit`, each round's training.
+        features: Fixed features of the pool, beside the learned embedding, for selectors that need "features" (without
+            them the embedding stands in). A tensor, an array or the path of a `.npy` or `.safetensors` file with one
+            row for each point, in the order of the dataset; an encoder, which is a module or a function of a batch and
+            is run once over the pool; the name of a layer of the model as it comes, before the first fit, as
+            "backbone.pool" of a pretrained one; or "inputs", the flattened inputs. They are kept in `folder`.
+        feature_dim: Features with more dimensions are reduced to so many principal components. None keeps all. What
+            modules and layers give, and anything but inputs that was reduced, is scaled to unit length.
     """
 
     @skip_type_check
@@ -109,6 +120,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         folder: str | Path | None = None,
         weights_only: bool = True,
         seed: int = 0,
+        features: str | Path | nn.Module | Callable[..., Any] | Tensor | NDArray[Any] | None = None,
+        feature_dim: int | None = 64,
     ) -> None:
         super().__init__()
         self.config = RunConfig(
@@ -135,6 +148,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             folder=folder,
             weights_only=weights_only,
             seed=seed,
+            features=features,
+            feature_dim=feature_dim,
         )
         self.state: RunState | None = None
         """What the fit under way, or the last one, knows of the run."""
@@ -183,6 +198,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if stage == "fit":
             self.state, self.checkpoint_records, self.batches, self.started = None, [], 0, time.perf_counter()
             check_forward(trainer.strategy, self.config.selector.needs)
+            check_layer(pl_module, self.config.feature_source)
             wait_for_all_ranks(trainer, "the set-up of a fit")
             self.own_folder(trainer)
             check_shared_folder(trainer, self.config.folder_for(trainer))
@@ -218,6 +234,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         """The run as the ledger has it, or a checkpoint that goes further; a new run gets its first labels."""
         wait_for_all_ranks(trainer, "the first request for training data")
         state = open_state(trainer, self.config, loaders)
+        check_row_count(self.config, state)
         restore_from_checkpoint(trainer, state, self.checkpoint_records, self.config.identity(state.fingerprint))
         record = new_record(self.config, state)
         needs_first_labels = state.round == 0 and self.config.initial != 0
@@ -228,7 +245,13 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             self.num_outputs = dry_run(trainer, module, self.config, state)
             self.dry_run_done = True
         state.limit_classes(self.config.num_classes or self.num_outputs)
+        timer = stage_timer_for(trainer, module)
+        if self.skipped is None:
+            starts_untrained = self.checkpoints is not None and not self.config.warm_start
+            features = fixed_features(trainer, module, self.config, state, timer, starts_untrained)
+            state = replace(state, features=features)
         if state.round == 0:
+            record = replace(record, seconds=timer.seconds)
             if not needs_first_labels:
                 record = self.query(trainer, module, state, record)
             elif not record.indices:

@@ -44,11 +44,13 @@ def choose_points(
     """
     candidates = torch.tensor(state.candidates)
     labels = state.pool.labels[candidates]
-    device = trainer.strategy.root_device if needs_of_query(config, state) else labels.device
+    needs = config.selector.needs | needs_of_query(config, state)
+    device = trainer.strategy.root_device if needs else labels.device
     snapshot = Snapshot(
         labels=labels.to(device),
         num_classes=count_classes(config, state, embedded),
         embeddings=embedded.embeddings,
+        features=state.features.to(device) if state.features is not None and "features" in needs else None,
         logits=embedded.logits,
         stochastic=embedded.stochastic,
         queries_before=sum(record.unreached is not None for record in state.ledger.records),
@@ -91,7 +93,9 @@ def needs_of_query(config: RunConfig, state: RunState) -> frozenset[str]:
     """What the selector reads, and logits where the model's prediction stands in for answers."""
     stand_in = config.selector.asks_during_query and not state.oracle.immediate
     needs = config.selector.needs | ({"logits"} if stand_in else set())
-    return needs - {"features"} | ({"embeddings"} if "features" in needs else set())
+    # Without fixed features, as in a fast_dev_run, the embedding stands in for them.
+    fixed = config.feature_source is not None and state.ledger.folder is not None
+    return needs - {"features"} | ({"embeddings"} if "features" in needs and not fixed else set())
 
 
 def pool_source(trainer: Any, config: RunConfig, state: RunState) -> "DataLoader[Any]":

@@ -28,6 +28,7 @@ def new_record(config: RunConfig, state: RunState) -> Record:
         seeds={"run": config.seed, "round": config.seed_for(state.round)},
         initial=identity.initial,
         dataset=state.fingerprint,
+        features=identity.features,
     )
 
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jaxtyping import Float
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from lightning_diffal.plugin.config import RunConfig
@@ -44,6 +46,8 @@ class RunState:
     pool: LabelPool
     ledger: Ledger
     oracle: Oracle
+    features: Float[Tensor, "candidates f"] | None = None
+    """Fixed features of the candidates, on the CPU; None where there are none, and in a `fast_dev_run`."""
 
     @property
     def dataset(self) -> MapStyle:

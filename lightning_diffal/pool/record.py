@@ -32,6 +32,8 @@ class Record:
     """How the first labels were chosen."""
     dataset: str
     """The dataset's fingerprint."""
+    features: str | None = None
+    """Where the fixed features come from, None if there are none."""
     metrics: dict[str, float | None] = field(default_factory=dict)
     """The last value of every metric of the fit."""
     seconds: dict[str, float] = field(default_factory=dict)
@@ -134,6 +136,7 @@ TESTS: Final[dict[str, tuple[str, Callable[[object], bool]]]] = {
     "seeds": ("integers named run and round", lambda value: names_of(is_int)(value) and {"run", "round"} <= set(value)),  # type: ignore[call-overload]
     "initial": ("text", is_text),
     "dataset": ("a fingerprint like 120-0123456789abcdef", is_text),
+    "features": ("text, or null", optional(is_text)),
     "metrics": ("numbers or null by name", names_of(optional(is_number))),
     "seconds": ("numbers by name", names_of(is_number)),
     "steps": ("an integer from 0", is_count),
