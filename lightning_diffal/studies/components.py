@@ -3,10 +3,10 @@
 import functools
 from pathlib import Path
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lightning_diffal.numerics.pca import leading_eigenvectors, with_fixed_sign
 from lightning_diffal.studies.data import Points, Source, load
 
 
@@ -28,12 +28,8 @@ def load_components(name: str, folder: Path, count: int) -> Source:
 
 
 def principal_axes(rows: Float[Tensor, "n d"], count: int) -> tuple[Float[Tensor, " d"], Float[Tensor, "d k"]]:
-    """The mean, and the orthonormal directions of the largest variances, largest first.
-
-    From the eigenvectors of the d × d covariance, each with its largest entry positive: the same for every process.
-    """
+    """The mean, and the orthonormal directions of the largest variances, largest first; the same in every process."""
     mean = rows.mean(dim=0)
     centered = rows - mean
-    vectors = torch.linalg.eigh((centered.T @ centered).double()).eigenvectors.flip(1)[:, :count]
-    largest = vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True))
-    return mean, (vectors * largest.sign()).to(rows.dtype)
+    axes = with_fixed_sign(leading_eigenvectors((centered.T @ centered).double(), count))
+    return mean, axes.to(rows.dtype)
