@@ -37,6 +37,7 @@ from lightning_diffal.plugin.training.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.training.fresh_start import FreshStart
 from lightning_diffal.plugin.training.model_checkpoints import move_earlier_checkpoints
 from lightning_diffal.plugin.training.seeding import seed_training
+from lightning_diffal.plugin.training.trial_batch import try_training_batch, with_stand_ins
 from lightning_diffal.pool.dataset.items import LabelArgument
 from lightning_diffal.pool.folder.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
@@ -82,6 +83,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             augmentation. Those that draw from the very dataset of the first loader need not be named.
         folder: Where `rounds.jsonl`, the ledger of the run, is kept. By default `active_learning` under the Trainer's
             `default_root_dir`. A run that was killed continues when it is started again with the same folder.
+        trial_batch: Before an oracle is asked for the first labels, train a copy of the model on one batch with
+            stand-in labels, so that what cannot be trained costs no label. A simulation needs no trial.
         weights_only: Load the checkpoints in `folder` as tensors and plain values only. False allows models and
             callbacks that save other types, and lets anyone who can write to the folder run code here.
         seed: Of the first labels, the choices and, in `active.fit`, each round's training.
@@ -118,6 +121,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         other_data: Sequence[str | int | Dataset[Any]] = (),
         same_data: Sequence[str | int | Dataset[Any]] = (),
         folder: str | Path | None = None,
+        trial_batch: bool = True,
         weights_only: bool = True,
         seed: int = 0,
         features: str | Path | nn.Module | Callable[..., Any] | Tensor | NDArray[Any] | None = None,
@@ -146,6 +150,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             other_data=other_data,
             same_data=same_data,
             folder=folder,
+            trial_batch=trial_batch,
             weights_only=weights_only,
             seed=seed,
             features=features,
@@ -252,6 +257,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             state = replace(state, features=features)
         if state.round == 0:
             record = replace(record, seconds=timer.seconds)
+            if self.config.trial_batch and not trainer.fast_dev_run and not isinstance(state.oracle, DatasetOracle):
+                self.try_first_fit(trainer, module, state, loaders)
             if not needs_first_labels:
                 record = self.query(trainer, module, state, record)
             elif not record.indices:
@@ -260,6 +267,15 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             check_first_labels(record.labels, self.num_outputs)
             commit(trainer, state, record)
         return state
+
+    def try_first_fit(self, trainer: Any, module: Any, state: RunState, loaders: Any) -> None:
+        """One batch of the first fit, on a copy of the model, with stand-in labels."""
+        # The user's module may ask for the loaders during the trial, too.
+        self.state = with_stand_ins(self.config, state, self.config.num_classes or self.num_outputs)
+        try:
+            try_training_batch(trainer, module, self.config, self.state, loaders)
+        finally:
+            self.state = None
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         if self.fresh_start is not None:

@@ -53,6 +53,7 @@ class RunConfig:
     other_data: Sequence[str | int | Dataset[Any]]
     same_data: Sequence[str | int | Dataset[Any]]
     folder: str | Path | None
+    trial_batch: bool
     weights_only: bool
     seed: int
     features: Any
@@ -65,7 +66,7 @@ class RunConfig:
         for argument in ("pool_batch_size", "num_classes", "feature_dim"):
             if getattr(self, argument) is not None:
                 check_count(name, argument, getattr(self, argument))
-        for argument in ("warm_start", "weights_only"):
+        for argument in ("warm_start", "trial_batch", "weights_only"):
             check_flag(name, argument, getattr(self, argument))
         for argument, (fits, needed) in self.expectations().items():
             if not fits:

@@ -157,10 +157,12 @@ def commit(trainer: Any, state: RunState, record: Record) -> Record:
 
 def labeled_loaders(config: RunConfig, state: RunState, loaders: Any) -> Any:
     """The training loaders over the labeled points alone; the one named `unlabeled` over all, without labels."""
-    # Lightning may ask for them again, and the user's hook may then make new datasets.
-    state.views[:], state.other_datasets[:] = sort_loaders(
-        loaders, config.other_data, config.same_data, config.unlabeled
-    )
+    # Lightning or the user's code may ask again, and new datasets may be made then. Those before may still be in use.
+    views, others = sort_loaders(loaders, config.other_data, config.same_data, config.unlabeled)
+    state.views[:] = views + [old for old in state.views if all(old.dataset is not view.dataset for view in views)]
+    state.other_datasets[:] = others + [
+        old for old in state.other_datasets if all(old is not other for other in others)
+    ]
     if len(state.views[0].index) != len(state.pool):
         raise MisconfigurationException(
             f"The training dataset had {len(state.pool)} points, and {len(state.views[0].index)} when it was asked for "
