@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from lightning_diffal.diffusion.learn_from_graph import LearnFromGraph
 from lightning_diffal.pool.randomness import seed_of
 from lightning_diffal.studies.components import load_components
 from lightning_diffal.studies.data import Points, Source, checkerboard, draw_pool, load
@@ -85,10 +86,15 @@ def own_settings(study: Study, selector: str) -> dict[str, Any]:
     used = SELECTORS[selector](study)
     own: dict[str, Any] = {"selector": repr(used)}
     if study.learn_from_graph:
-        own["learn_from_graph"] = True
+        own["learn_from_graph"] = repr(graph_learning(study))
     if study.learn_from_graph or "features" in used.needs:
         own["graph_features"] = study.graph_features
     return own
+
+
+def graph_learning(study: Study) -> LearnFromGraph:
+    """How fits learn from the graph: with the study's K, all else by default."""
+    return LearnFromGraph(neighbors=study.neighbors)
 
 
 def load_source(study: Study, data: Path) -> Source:

@@ -158,14 +158,16 @@ def test_learning_from_the_graph_is_another_series(tmp_path):
         runs_of(parser().parse_args([*TWO, *more, "--out", str(tmp_path)])) for more in ([], ["--learn-from-graph"])
     )
     for one, other in zip(plain, learning, strict=True):
-        assert other.settings == one.settings | {"learn_from_graph": True, "graph_features": "inputs"}
+        added = {name: other.settings[name] for name in ("learn_from_graph", "graph_features")}
+        assert "neighbors=10" in added["learn_from_graph"], "the study's K"
+        assert added["graph_features"] == "inputs"
+        assert other.settings == one.settings | added
         assert other.result.name != one.result.name
         assert str(other) == f"checkerboard, {one.selector}, learning from the graph, seed 0"
     on_embedding = runs_of(parser().parse_args([*TWO, "--learn-from-graph", "--features", "none"]))
     assert on_embedding[0].settings == learning[0].settings | {"graph_features": "none"}
-    assert runs_of(parser().parse_args([*TWO, "--features", "auto"]))[1].settings == plain[1].settings, (
-        "random has none"
-    )
+    unused = runs_of(parser().parse_args([*TWO, "--features", "auto"]))[1]
+    assert unused.settings == plain[1].settings, "random uses no features"
 
 
 @pytest.mark.parametrize(
