@@ -11,13 +11,15 @@ from typing import Any, Final
 from torch.utils.data import Dataset
 
 from lightning_diffal.arguments import check_count, check_flag, skip_type_check
-from lightning_diffal.plugin.features.source import FeatureSource
+from lightning_diffal.diffusion.learn_from_graph import LearnFromGraph
+from lightning_diffal.labeling.people import People
+from lightning_diffal.plugin.features.source import INPUTS, FeatureSource
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.model.reader import ModelReading
 from lightning_diffal.pool.dataset.items import LabelArgument, LabelField
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass, check_initial, describe_initial
-from lightning_diffal.pool.ledger import RunIdentity
+from lightning_diffal.pool.ledger_entries import RunIdentity
 from lightning_diffal.pool.oracle import AnswerFunction
 from lightning_diffal.pool.randomness import seed_of
 from lightning_diffal.selectors.base import Selector
@@ -46,7 +48,7 @@ class RunConfig:
     unlabeled: str | int | None
     pool: Any
     pool_batch_size: int | None
-    oracle: AnswerFunction | None
+    oracle: AnswerFunction | People | None
     num_classes: int | None
     stop_when: Callable[[History], bool] | None
     warm_start: bool
@@ -58,6 +60,7 @@ class RunConfig:
     seed: int
     features: Any
     feature_dim: int | None
+    learn_from_graph: LearnFromGraph | None
 
     def __post_init__(self) -> None:
         name = self.callback
@@ -124,11 +127,19 @@ class RunConfig:
 
     @cached_property
     def feature_source(self) -> FeatureSource | None:
-        return FeatureSource.of(self.callback, self.features, self.feature_dim)
+        # Learning from the graph needs features from the first round on.
+        default = INPUTS if self.learn_from_graph is not None else None
+        return FeatureSource.of(self.callback, default if self.features is None else self.features, self.feature_dim)
 
     @cached_property
     def label_field(self) -> LabelField:
-        return LabelField(self.label, self.classes)
+        """With people for an oracle, items need not have a label."""
+        names = self.people.classes if self.classes is None and self.people is not None else self.classes
+        return LabelField(self.label, names, add=self.people is not None)
+
+    @property
+    def people(self) -> People | None:
+        return self.oracle if isinstance(self.oracle, People) else None
 
     def reading(self, num_classes: int | None) -> ModelReading:
         """How embedding and logits are read off the model.

@@ -10,10 +10,13 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn.functional import normalize
 
-from lightning_diffal import ActiveLearning
+from lightning_diffal import ActiveLearning, build_graph
 from lightning_diffal.plugin.features.fingerprint import hash_of
+from lightning_diffal.plugin.features.graph_files import GraphFolder
 from lightning_diffal.plugin.features.untrained import looks_untrained
+from lightning_diffal.progress import StageTimer
 from tests.plugin.toy_model import Clouds, Data, Net, quiet
+from tests.process_group import ProcessGroup
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -222,6 +225,46 @@ def test_what_does_not_fit_model_or_data_is_refused_before_a_label_is_spent(feat
     with pytest.raises((MisconfigurationException, ValueError), match=message):
         active.fit(quiet(tmp_path, active), Net(), datamodule=Data())
     assert not (tmp_path / "active_learning" / "rounds.jsonl").exists()
+
+
+def test_the_graph_of_features_is_built_once_and_read_back(tmp_path):
+    class OnGraph(Kept):
+        def __call__(self, snapshot, size):
+            file = tmp_path / "active_learning" / "feature_graph_5.npz"
+            before = file.stat().st_mtime_ns if file.exists() else None
+            graphs.append(snapshot.feature_graph(5, StageTimer()))
+            written.append(file.stat().st_mtime_ns != before)
+            return super().__call__(snapshot, size)
+
+    graphs, written, x = [], [], Clouds().x
+    active = active_with(x, selector=OnGraph(), budget=25)
+    active.fit(quiet(tmp_path, active, limit_val_batches=0), Net(), datamodule=Data())
+    assert written == [True, False]
+    for graph in graphs:
+        assert same_graph(graph, build_graph(x, 5))
+
+
+def same_graph(one, other):
+    return all(torch.equal(getattr(one, part), getattr(other, part)) for part in ("crow", "col", "weight"))
+
+
+def build_and_read(ranks, folder, points):
+    keep = GraphFolder(folder)
+    built, read = keep(points, 4, ranks=ranks), keep(points, 4, ranks=ranks)
+    return same_graph(built, build_graph(points, 4)) and same_graph(read, built) and len(list(folder.iterdir()))
+
+
+def test_two_processes_read_the_graph_that_they_have_built_and_no_other(tmp_path):
+    points = Clouds().x.double()
+    group = ProcessGroup(2)
+    try:
+        assert group(build_and_read, tmp_path, points) == [1, 1]
+        assert group(build_and_read, tmp_path, points + torch.randn(120, 2)) == [1, 1], "not the graph of other points"
+        (file,) = tmp_path.iterdir()
+        file.write_bytes(file.read_bytes()[:-100])
+        assert group(build_and_read, tmp_path, points) == [1, 1], "nor a damaged one"
+    finally:
+        group.stop()
 
 
 def test_the_hash_of_a_function_is_that_of_its_source_and_of_what_it_reads():

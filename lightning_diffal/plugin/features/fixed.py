@@ -45,7 +45,7 @@ def fixed_features(
             size = config.pool_batch_size or batch_size_of(pool_source(trainer, config, state))
             encode_indices(trainer, module, config, state, spread_batches(state.candidates, size), StageTimer())
         return None
-    file = FeatureFile(folder, source.name, state.fingerprint, state.candidates)
+    file = FeatureFile(folder, source.name, state.fingerprint, state.candidates, "features.npz")
     # The layers of a model that comes may be other ones each time, and of a run that has begun they are trained.
     found = None if source.kind == "layer" and state.round == 0 else share_rows(trainer, file.read)
     if found is not None:
