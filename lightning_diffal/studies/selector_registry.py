@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from lightning_diffal.selectors.badge import BADGESelector
+from lightning_diffal.selectors.bait import BAITSelector
 from lightning_diffal.selectors.bald import BALDSelector
 from lightning_diffal.selectors.base import Selector
 from lightning_diffal.selectors.coreset import CoresetSelector
@@ -41,6 +42,7 @@ SELECTORS: dict[str, Maker] = PAPER_SELECTORS | {
     "coverage": lambda study: CoverageSelector(neighbors=study.neighbors),
     "bald": lambda study: BALDSelector(passes=study.passes),
     "badge": lambda study: BADGESelector(),
+    "bait": lambda study: BAITSelector(),
     "typiclust": lambda study: TypiClustSelector(),
     "probcover": lambda study: ProbCoverSelector(),
     "poisson": lambda study: PoissonSelector(neighbors=study.neighbors),
