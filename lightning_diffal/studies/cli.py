@@ -35,7 +35,7 @@ NUMBERS = {
     "test": "checkerboard only: test points",
 }
 DATA = Path("data")
-DEMO_SELECTORS = ("diffusion", "random", "margin", "entropy", "coreset")
+DEMO_SELECTORS = ("coverage", "diffusion", "random", "margin", "coreset")
 DEMO_SEEDS = 5
 
 

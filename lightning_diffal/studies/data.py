@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 
 from lightning_diffal.pool.randomness import seed_of
 
@@ -44,8 +44,8 @@ class Points(Dataset[Any]):
 
 
 def keep_batch(batch: Any) -> Any:
-    """The collate function for `Points`, which returns whole batches."""
-    return batch
+    """The collate function for `Points`, which returns whole batches; views that add points to them return lists."""
+    return tuple(default_collate(batch)) if isinstance(batch, list) else batch
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,6 +70,7 @@ STYLES = {
     "badge": Style("purple", SOLID, "diamond"),
     "bait": Style("purple", DASHED, "up"),
     "typiclust": Style("green", DASHED, "square"),
+    "typiclust-features": Style("green", SOLID, "square"),
     "probcover": Style("green", DOTTED, "down"),
     "uherding": Style("green", DASHED, "plus"),
     "poisson": Style("orange", SOLID, "square"),
