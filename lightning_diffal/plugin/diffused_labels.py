@@ -18,7 +18,6 @@ from lightning_diffal.labels import UNLABELED
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.plugin.features.fixed import MAX_INPUT_SIZE
-from lightning_diffal.plugin.features.graph_files import GraphFolder
 from lightning_diffal.plugin.model.shards import ranks_of
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.progress import StageTimer
@@ -38,9 +37,10 @@ class FeatureGraph:
         assert state.features is not None
         same = self.features is not None and self.neighbors == neighbors and torch.equal(self.features, state.features)
         if self.graph is None or not same:
-            build = GraphFolder(state.ledger.folder)
             with timer.stage("graph"):
-                graph = build(state.features.to(device), neighbors, progress=timer.track, ranks=ranks)
+                graph = state.build_feature_graph(
+                    state.features.to(device), neighbors, progress=timer.track, ranks=ranks
+                )
             self.features, self.neighbors, self.graph = state.features, neighbors, graph.symmetric
         return self.graph
 
