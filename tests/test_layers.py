@@ -16,7 +16,8 @@ ROOMS = {
     "selectors": ["numerics", "graph", "diffusion"],
     "pool": [],
     "plugin": ["numerics", "graph", "diffusion", "selectors", "pool"],
-    "studies": ["numerics", "graph", "diffusion", "selectors", "pool", "plugin"],  # and nothing imports them
+    "report": ["pool"],
+    "studies": ["numerics", "graph", "diffusion", "selectors", "pool", "plugin", "report"],  # and nothing imports them
 }
 TOP = {"arguments", "distributed", "labels", "progress"}
 PUBLIC = {

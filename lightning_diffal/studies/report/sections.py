@@ -9,8 +9,8 @@ from itertools import count
 from statistics import fmean
 from typing import Any
 
+from lightning_diffal.report.style import Style, rank, style_of
 from lightning_diffal.studies.report.statistics import Interval, paired_difference
-from lightning_diffal.studies.report.style import Style, rank, style_of
 from lightning_diffal.studies.results import Result
 
 TITLES = {

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from lightning_diffal.studies.report.charts import Bars, Chart, Figure, Table, Text, number_axis, row_chart, ticks
+from lightning_diffal.report.charts import Bars, Chart, Figure, Table, Text, number_axis, row_chart, ticks
 from lightning_diffal.studies.report.sections import Section, Series
 
 STAGES = ("fit", "embedding", "graph", "query")
