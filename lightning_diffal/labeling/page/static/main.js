@@ -1,0 +1,194 @@
+// The page: progress, keys, and which of the two views is shown.
+
+import { Classes } from "./classes.js";
+import { answerWords, find, sameAnswer } from "./elements.js";
+import { Grid } from "./grid.js";
+import * as server from "./server.js";
+import { Single } from "./single.js";
+
+const RENEW_MS = 40_000;
+const LOOK_AGAIN_MS = 3_000;
+
+class Page {
+  constructor() {
+    this.classes = new Classes((answer) => this.run(() => this.view.choose(answer)));
+    this.views = { single: new Single(this), grid: new Grid(this) };
+    this.view = this.views.single;
+    this.guess = false;
+    this.neighbors = false;
+    this.undoable = [];
+    this.busy = false;
+  }
+
+  /** Do one thing at a time: a key that is pressed meanwhile is not an answer to what comes next. */
+  async run(work) {
+    if (this.busy) return;
+    this.busy = true;
+    try {
+      await work();
+      this.alert("");
+    } catch (error) {
+      const lost = error instanceof TypeError ? "The server does not answer. Start it again and open its new address" : error.message;
+      this.alert(`${lost}. What was said to be saved is saved.`);
+    } finally {
+      this.busy = false;
+      find("undo").disabled = this.undoable.length === 0;
+    }
+  }
+
+  alert(words) {
+    find("alert").hidden = !words;
+    find("alert").textContent = words;
+  }
+
+  async take(count) {
+    const reply = await server.take(count);
+    this.progress(reply.progress);
+    this.classes.update(reply.classes, reply.may_add);
+    return reply;
+  }
+
+  /** Store answers to items and say so. Those that somebody else has answered meanwhile keep the other answer. */
+  async store(pairs, { undo = true } = {}) {
+    const { saved, refused, progress } = await server.store(
+      pairs.map(({ item, answer }) => ({ index: item.index, answer, was: item.answer })),
+    );
+    const done = [];
+    for (const { item, answer } of pairs) {
+      if (saved.includes(item.index)) {
+        done.push({ item, answer: item.answer });
+        item.answer = answer;
+      }
+    }
+    if (undo && done.length) this.undoable.push(done);
+    for (const { index, answer, reason } of refused) {
+      const item = pairs.find((pair) => pair.item.index === index).item;
+      if (answer !== undefined) item.answer = answer;
+      this.refusal = `${item.name}: ${reason}`;
+    }
+    this.progress(progress);
+    const what = done.length === 1 ? `“${answerWords(done[0].item.answer)}”` : `${done.length} answers`;
+    if (refused.length) find("status").textContent = this.refusal;
+    else find("status").textContent = undo ? `Saved ${what}.` : done.length ? `Taken back: ${what}.` : "";
+  }
+
+  async undo() {
+    const last = this.undoable.pop();
+    if (!last) return;
+    const before = last.map(({ item }) => answerWords(item.answer));
+    await this.store(last.map(({ item, answer }) => ({ item, answer })), { undo: false });
+    find("status").textContent = `Taken back: ${before.length === 1 ? `“${before[0]}”` : `${before.length} answers`}.`;
+    await this.view.revisit(last.map(({ item }) => item));
+  }
+
+  progress({ answered, total, seconds_left: seconds, round }) {
+    Object.assign(find("progress"), { max: Math.max(total, 1), value: answered });
+    find("answered").textContent = `${answered} of ${total}`;
+    find("time-left").textContent = seconds === null ? "" : ` · ${duration(seconds)} left`;
+    document.title = `${answered} of ${total} · labels${round === null ? "" : ` of round ${round}`}`;
+    this.left = total - answered;
+  }
+
+  /** Nothing to show: all is answered, or others have what is left. Look again from time to time. */
+  finished(now) {
+    find("finished").hidden = !now;
+    find("choices").inert = now;
+    find("cannot-tell").disabled = find("skip").disabled = now;
+    if (now) find("confirm").hidden = true;
+    clearTimeout(this.looking);
+    if (!now) return;
+    find("finished-title").textContent = this.left ? "The rest is open elsewhere" : "All answered";
+    find("finished-words").textContent = this.left
+      ? `${this.left} items are open in other tabs. They come here if they are not answered there.`
+      : "Every answer is on the disk. Start your script again to go on; a script that waits goes on by itself. The next questions will appear here.";
+    this.looking = setTimeout(() => this.run(() => this.reload()), LOOK_AGAIN_MS);
+  }
+
+  async reload() {
+    await this.view.load();
+    this.view.show();
+  }
+
+  toggle(name) {
+    if (name === "grid") return this.run(() => this.switchView());
+    this[name] = !this[name];
+    find(`toggle-${name}`).setAttribute("aria-pressed", String(this[name]));
+    this.view.show();
+    return null;
+  }
+
+  async switchView() {
+    const grid = this.view === this.views.single;
+    this.view = grid ? this.views.grid : this.views.single;
+    find("toggle-grid").setAttribute("aria-pressed", String(grid));
+    find("toggle-neighbors").disabled = grid;
+    find("confirm").disabled = false;
+    await this.view.load();
+    for (const name of ["single", "grid"]) find(name).hidden = true;
+    this.view.show();
+    if (grid) find("cards").children[this.view.focus]?.focus();
+    else find("main").focus();
+  }
+
+  confirm() {
+    const { item } = this.view;
+    return this.run(() => (this.view === this.views.grid ? this.view.save() : this.view.choose({ verdict: "label", label: item.label })));
+  }
+
+  key(event) {
+    if (find("help").open || event.target === find("search")) return;
+    const undo = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z";
+    if ((event.ctrlKey || event.metaKey || event.altKey) && !undo) return;
+    // A button that has the focus takes these itself.
+    if (event.target.tagName === "BUTTON" && ["Enter", " "].includes(event.key)) return;
+    const number = /^[1-9]$/.test(event.key) ? event.key : (/^(?:Digit|Numpad)([1-9])$/.exec(event.code) ?? [])[1];
+    const actions = {
+      u: () => this.run(() => this.undo()),
+      s: () => this.run(() => this.view.choose({ verdict: "skip" })),
+      c: () => this.run(() => this.view.choose({ verdict: "cannot_tell" })),
+      g: () => this.toggle("guess"),
+      n: () => this.view === this.views.single && this.toggle("neighbors"),
+      v: () => this.toggle("grid"),
+      "?": () => find("help").showModal(),
+      "/": () => find("search").focus(),
+    };
+    const action = undo ? actions.u : actions[event.key.toLowerCase()];
+    if (event.repeat && (number || action)) return;
+    if (action) action();
+    else if (number && !event.shiftKey) this.number(Number(number));
+    else if (!this.view.key(event)) return;
+    event.preventDefault();
+  }
+
+  number(number) {
+    const answer = this.classes.numbered(number);
+    if (answer) this.run(() => this.view.choose(answer));
+    else find("status").textContent = `There is no class ${number}.`;
+  }
+
+  async start() {
+    document.addEventListener("keydown", (event) => this.key(event));
+    for (const name of ["guess", "neighbors", "grid"]) find(`toggle-${name}`).addEventListener("click", () => this.toggle(name));
+    find("open-help").addEventListener("click", () => find("help").showModal());
+    find("close-help").addEventListener("click", () => find("help").close());
+    find("back").addEventListener("click", () => this.view.move(-1));
+    find("forward").addEventListener("click", () => this.view.move(1));
+    find("undo").addEventListener("click", () => this.run(() => this.undo()));
+    find("confirm").addEventListener("click", () => this.confirm());
+    find("skip").addEventListener("click", () => this.run(() => this.view.choose({ verdict: "skip" })));
+    find("cannot-tell").addEventListener("click", () => this.run(() => this.view.choose({ verdict: "cannot_tell" })));
+    setInterval(() => server.renew().catch(() => {}), RENEW_MS);
+    window.addEventListener("pagehide", () => server.release());
+    window.addEventListener("pageshow", (event) => event.persisted && this.run(() => this.reload()));
+    window.addEventListener("beforeunload", (event) => this.view === this.views.grid && this.view.unsaved && event.preventDefault());
+    await this.run(() => this.reload());
+    find("main").focus();
+  }
+}
+
+function duration(seconds) {
+  if (seconds < 60) return "less than a minute";
+  return seconds < 5400 ? `about ${Math.round(seconds / 60)} min` : `about ${(seconds / 3600).toFixed(1)} h`;
+}
+
+new Page().start();
