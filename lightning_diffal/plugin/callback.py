@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from lightning_diffal.pool.dataset.items import LabelArgument
 from lightning_diffal.pool.folder.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass
+from lightning_diffal.pool.ledger_entries import without_corrections
 from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.record import Record
 from lightning_diffal.selectors.base import as_selector
@@ -303,7 +304,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         self.teardown(trainer, pl_module, "fit")
 
     def state_dict(self) -> dict[str, Any]:
-        return {"records": [asdict(record) for record in self.state.ledger.records] if self.state is not None else []}
+        entries = without_corrections(self.state.ledger.entries) if self.state is not None else []
+        return {"records": [entry.to_json() for entry in entries]}
 
     @cached_property  # Lightning asks for it at every hook of every batch
     def state_key(self) -> str:

@@ -16,7 +16,7 @@ from lightning_diffal.plugin.model.reader import ModelReading
 from lightning_diffal.pool.dataset.items import LabelArgument, LabelField
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass, check_initial, describe_initial
-from lightning_diffal.pool.ledger import RunIdentity
+from lightning_diffal.pool.ledger_entries import RunIdentity
 from lightning_diffal.pool.oracle import AnswerFunction
 from lightning_diffal.pool.randomness import seed_of
 from lightning_diffal.selectors.base import Selector

@@ -21,7 +21,8 @@ from lightning_diffal.plugin.training.fresh_start import FreshStart
 from lightning_diffal.plugin.training.seeding import seed_training
 from lightning_diffal.pool.folder.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
-from lightning_diffal.pool.ledger import Ledger, corrected_records
+from lightning_diffal.pool.ledger import Ledger
+from lightning_diffal.pool.ledger_entries import merge_entries
 from lightning_diffal.pool.record import Record
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def check_trainer(active: "ActiveLearning", trainer: Any) -> None:
 
 def read_records(config: RunConfig, folder: Path) -> list[Record]:
     """The rounds of this run on the disk, before there is a dataset to check them against."""
-    return corrected_records(Ledger(folder).read(config.identity()))
+    return merge_entries(Ledger(folder).read(config.identity()))
 
 
 class SkippedFit:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader
@@ -19,9 +19,12 @@ from lightning_diffal.pool.dataset.fingerprint import length_of, match_fingerpri
 from lightning_diffal.pool.dataset.items import MapStyle
 from lightning_diffal.pool.folder.answer_file import AnswerFile
 from lightning_diffal.pool.label_pool import LabelPool
-from lightning_diffal.pool.ledger import Ledger, RunIdentity
+from lightning_diffal.pool.ledger import Ledger
+from lightning_diffal.pool.ledger_entries import RunIdentity
 from lightning_diffal.pool.oracle import DatasetOracle, FunctionOracle, Oracle, num_classes_of
-from lightning_diffal.pool.record import Correction, Record
+from lightning_diffal.pool.record import Answered, Entry, Record
+
+Line = TypeVar("Line", Record, Answered)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,7 +97,7 @@ def open_state(trainer: Any, config: RunConfig, loaders: Any) -> RunState:
         oracle=oracle_of(config, first.dataset, answers),
     )
 
-    def read_folder() -> list[Record | Correction]:
+    def read_folder() -> list[Entry]:
         entries = ledger.read(config.identity(dataset))
         if answers is not None and config.oracle is not None:
             answers.read({index for entry in entries for index in entry.indices})
@@ -134,16 +137,16 @@ def restore_from_checkpoint(
     trainer: Any, state: RunState, checkpoint_records: Sequence[dict[str, Any]], identity: RunIdentity
 ) -> None:
     """Add the rounds of a checkpoint that the ledger does not have. A checkpoint with fewer changes nothing."""
-    for record in state.ledger.records_beyond(checkpoint_records, identity):
-        commit(trainer, state, record)
+    for entry in state.ledger.entries_beyond(checkpoint_records, identity):
+        commit(trainer, state, entry)
 
 
-def commit(trainer: Any, state: RunState, record: Record) -> Record:
-    """Write a round on rank 0, then apply it on every rank."""
+def commit(trainer: Any, state: RunState, entry: Line) -> Line:
+    """Write a round, a question or answers on rank 0, then apply it on every rank."""
 
-    def append() -> Record:
-        state.ledger.append(record, state.pool)
-        return record
+    def append() -> Line:
+        state.ledger.append(entry, state.pool)
+        return entry
 
     committed = from_rank_zero(trainer, append)
     if not trainer.is_global_zero:
