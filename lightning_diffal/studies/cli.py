@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from lightning_diffal.labeling.page.serve import add_label_command
 from lightning_diffal.pool.folder.commands import add_folder_commands
 from lightning_diffal.studies.definitions import STUDIES, Study
 from lightning_diffal.studies.results import Result, summary_table
@@ -88,6 +89,7 @@ def parser() -> argparse.ArgumentParser:
     demos.add_argument("--out", type=Path, default=Path("demo"), help="folder for results and report (%(default)s)")
     demos.set_defaults(execute=demo)
     add_folder_commands(commands)
+    add_label_command(commands)
     return top
 
 

@@ -7,7 +7,6 @@ answers (DNS rebinding). They know neither the token nor can they change `Host` 
 import ipaddress
 import secrets
 import socket
-from collections.abc import Collection
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -28,15 +27,6 @@ HEADERS: Final = {
 }
 
 
-def names_of(host: str) -> frozenset[str]:
-    """By which names a server that listens on `host` may be called; "*" stands for every number."""
-    if host in LOOPBACK:
-        return LOOPBACK
-    if is_number(host) and ipaddress.ip_address(host).is_unspecified:  # 0.0.0.0: all addresses of this machine
-        return LOOPBACK | {"*", socket.gethostname().lower(), socket.getfqdn().lower()}
-    return LOOPBACK | {host.lower()}
-
-
 def is_number(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
@@ -48,12 +38,19 @@ def is_number(host: str) -> bool:
 class Access:
     """Refuse requests with another token, host or origin, and add the headers of safe pages to all responses.
 
-    Only names are compared, not ports: a tunnel may lead here from another one. An attacker's name is not a number, so
-    numbers are safe where the server listens on all addresses.
+    Only names are compared, not ports: a tunnel may lead here from another one.
+
+    Args:
+        host: Where the server listens. At 0.0.0.0, all addresses of this machine, it may be called by any number: an
+            attacker's name is not one.
     """
 
-    def __init__(self, app: ASGIApp, token: str, names: Collection[str]) -> None:
-        self.app, self.token, self.names = app, token, names
+    def __init__(self, app: ASGIApp, token: str, host: str) -> None:
+        self.app, self.token = app, token
+        self.names = {*LOOPBACK, host.lower()}
+        self.by_number = is_number(host) and ipaddress.ip_address(host).is_unspecified
+        if self.by_number:
+            self.names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -76,7 +73,7 @@ class Access:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         name = (urlsplit(f"//{host}").hostname or "") if is_authority(host) else ""
-        if not (name in self.names or ("*" in self.names and is_number(name))):
+        if not (name in self.names or (self.by_number and is_number(name))):
             return "this server is not called by that name"
         origin = headers.get("origin")
         if origin is None and scope["method"] not in ("GET", "HEAD"):

@@ -6,19 +6,27 @@ export class Classes {
   constructor(choose) {
     this.choose = choose;
     this.buttons = new Map();
+    this.keys = new Map();
     this.search = find("search");
     this.search.addEventListener("input", () => this.filter());
+    // The buttons keep their room while some are hidden, so that the item does not move.
+    this.search.addEventListener("focus", () => (find("classes").style.minHeight = `${find("classes").offsetHeight}px`));
+    this.search.addEventListener("blur", () => (find("classes").style.minHeight = ""));
     this.search.addEventListener("keydown", (event) => this.searchKey(event));
   }
 
   /** Show these classes; those that are shown already keep their place and key. */
   update(names, mayAdd) {
     this.mayAdd = mayAdd;
-    for (const name of names) {
-      if (this.buttons.has(name)) continue;
-      const number = this.buttons.size + 1;
-      const key = number <= 9 ? element("kbd", {}, String(number)) : null;
-      const button = element("button", { type: "button", "aria-keyshortcuts": key && number }, element("span", {}, name), key);
+    const fresh = names.filter((name) => !this.buttons.has(name));
+    // Keys 1 to 9 for the first classes; but a class that is itself called "7" has the key 7.
+    const digits = fresh.filter((name) => /^[0-9]$/.test(name) && !this.keys.has(name));
+    const free = [..."123456789"].filter((key) => !this.keys.has(key) && !digits.includes(key));
+    for (const name of fresh) {
+      const key = digits.includes(name) ? name : free.shift() ?? null;
+      if (key !== null) this.keys.set(key, name);
+      const hint = key === null ? null : element("kbd", {}, key);
+      const button = element("button", { type: "button", "aria-keyshortcuts": key }, element("span", {}, name), hint);
       button.addEventListener("click", () => this.choose({ verdict: "label", label: name }));
       this.buttons.set(name, button);
       find("classes").append(button);
@@ -27,9 +35,8 @@ export class Classes {
   }
 
   /** The answer of a number key, if there is such a class. */
-  numbered(number) {
-    const name = [...this.buttons.keys()][number - 1];
-    return name === undefined ? null : { verdict: "label", label: name };
+  numbered(key) {
+    return this.keys.has(key) ? { verdict: "label", label: this.keys.get(key) } : null;
   }
 
   /** Mark the class that an item has, and the one that is guessed. */

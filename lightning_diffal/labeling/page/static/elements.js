@@ -11,13 +11,12 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** A picture, or a text; small pictures are enlarged without blur. */
+/** A picture, or a text. */
 export function itemContent(item) {
-  if (!item.image) return element("p", { class: "text", dir: "auto", tabindex: "0" }, item.text);
+  if (!item.image) return element("p", { class: "text", dir: "auto" }, item.text);
   const picture = element("img", { src: `items/${item.index}`, alt: item.name, draggable: "false" });
-  const small = () => picture.classList.toggle("pixels", Math.max(picture.naturalWidth, picture.naturalHeight) < 128);
-  picture.addEventListener("load", small);
-  picture.addEventListener("error", () => picture.replaceWith(element("p", { class: "text" }, `${item.name} cannot be shown.`)));
+  const instead = () => element("p", { class: "text", dir: "auto" }, item.text ?? `${item.name} cannot be shown.`);
+  picture.addEventListener("error", () => picture.replaceWith(instead()));
   return picture;
 }
 

@@ -117,7 +117,6 @@ export class Grid {
 
   show() {
     find("grid").hidden = this.items.length === 0;
-    find("back").disabled = find("forward").disabled = true;
     this.page.finished(this.items.length === 0);
     this.fillGuesses();
     this.cards.forEach((card, place) => {

@@ -45,6 +45,8 @@ class Page {
     const reply = await server.take(count);
     this.progress(reply.progress);
     this.classes.update(reply.classes, reply.may_add);
+    // In an audit every item has a label, which is confirmed or corrected.
+    find("skip").hidden = find("cannot-tell").hidden = reply.audit;
     return reply;
   }
 
@@ -54,11 +56,10 @@ class Page {
       pairs.map(({ item, answer }) => ({ index: item.index, answer, was: item.answer })),
     );
     const done = [];
-    for (const { item, answer } of pairs) {
-      if (saved.includes(item.index)) {
-        done.push({ item, answer: item.answer });
-        item.answer = answer;
-      }
+    for (const { index, answer } of saved) {
+      const { item } = pairs.find((pair) => pair.item.index === index);
+      done.push({ item, answer: item.answer });
+      item.answer = answer;
     }
     if (undo && done.length) this.undoable.push(done);
     for (const { index, answer, reason } of refused) {
@@ -84,7 +85,7 @@ class Page {
   progress({ answered, total, seconds_left: seconds, round }) {
     Object.assign(find("progress"), { max: Math.max(total, 1), value: answered });
     find("answered").textContent = `${answered} of ${total}`;
-    find("time-left").textContent = seconds === null ? "" : ` · ${duration(seconds)} left`;
+    find("time-left").textContent = seconds === null || answered === total ? "" : ` · ${duration(seconds)} left`;
     document.title = `${answered} of ${total} · labels${round === null ? "" : ` of round ${round}`}`;
     this.left = total - answered;
   }
@@ -121,8 +122,9 @@ class Page {
     const grid = this.view === this.views.single;
     this.view = grid ? this.views.grid : this.views.single;
     find("toggle-grid").setAttribute("aria-pressed", String(grid));
-    find("toggle-neighbors").disabled = grid;
+    find("toggle-neighbors").disabled = find("back").hidden = find("forward").hidden = grid;
     find("confirm").disabled = false;
+    find("status").textContent = "";
     await this.view.load();
     for (const name of ["single", "grid"]) find(name).hidden = true;
     this.view.show();
@@ -141,7 +143,7 @@ class Page {
     if ((event.ctrlKey || event.metaKey || event.altKey) && !undo) return;
     // A button that has the focus takes these itself.
     if (event.target.tagName === "BUTTON" && ["Enter", " "].includes(event.key)) return;
-    const number = /^[1-9]$/.test(event.key) ? event.key : (/^(?:Digit|Numpad)([1-9])$/.exec(event.code) ?? [])[1];
+    const number = /^[0-9]$/.test(event.key) ? event.key : (/^(?:Digit|Numpad)([0-9])$/.exec(event.code) ?? [])[1];
     const actions = {
       u: () => this.run(() => this.undo()),
       s: () => this.run(() => this.view.choose({ verdict: "skip" })),
@@ -155,7 +157,7 @@ class Page {
     const action = undo ? actions.u : actions[event.key.toLowerCase()];
     if (event.repeat && (number || action)) return;
     if (action) action();
-    else if (number && !event.shiftKey) this.number(Number(number));
+    else if (number && !event.shiftKey) this.number(number);
     else if (!this.view.key(event)) return;
     event.preventDefault();
   }
@@ -163,7 +165,7 @@ class Page {
   number(number) {
     const answer = this.classes.numbered(number);
     if (answer) this.run(() => this.view.choose(answer));
-    else find("status").textContent = `There is no class ${number}.`;
+    else find("status").textContent = `No class has the key ${number}.`;
   }
 
   async start() {

@@ -3,6 +3,9 @@
 // A name for this page, not for the browser: a copy of the tab is somebody else.
 const client = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
+// `?who=ada` at the end of the address names who answers on this page.
+const who = new URLSearchParams(location.search).get("who");
+
 async function post(path, content, options = {}) {
   const response = await fetch(path, {
     method: "POST",
@@ -19,7 +22,7 @@ async function post(path, content, options = {}) {
 export const take = (count) => post("api/take", { count });
 
 /** Store answers: `[{index, answer, was}]`. When this returns, those in `saved` are on the disk. */
-export const store = (answers) => post("api/answers", { answers });
+export const store = (answers) => post("api/answers", { answers, who });
 
 /** Keep this page's items its own while it is open. */
 export const renew = () => post("api/renew", {});

@@ -73,6 +73,7 @@ export class Single {
     if (find("stage").dataset.index !== String(item.index)) {
       find("stage").dataset.index = item.index;
       find("stage").replaceChildren(itemContent(item));
+      find("stage").scrollTop = 0;
     }
     find("item-name").textContent = item.name;
     find("about").replaceChildren(...this.about(item));
