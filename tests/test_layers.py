@@ -16,8 +16,18 @@ ROOMS = {
     "selectors": ["numerics", "graph", "diffusion"],
     "pool": [],
     "plugin": ["numerics", "graph", "diffusion", "selectors", "pool"],
-    "report": ["pool"],
-    "studies": ["numerics", "graph", "diffusion", "selectors", "pool", "plugin", "report"],  # and nothing imports them
+    "labeling": ["pool"],
+    "report": ["pool", "labeling"],
+    "studies": [
+        "numerics",
+        "graph",
+        "diffusion",
+        "selectors",
+        "pool",
+        "plugin",
+        "labeling",
+        "report",
+    ],  # and nothing imports them
 }
 TOP = {"arguments", "distributed", "labels", "progress"}
 PUBLIC = {

@@ -82,9 +82,11 @@ def netloc(host: str, port: int) -> str:
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
+    if not 0 <= port < 2**16:
+        raise ValueError(f"--port {port}: a number from 0 to {2**16 - 1} is needed; 0 is any that is free.")
     try:
         made = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise ValueError(f"--host {host} --port {port}: this address cannot be listened on ({error}).") from error
     with made:
         yield made

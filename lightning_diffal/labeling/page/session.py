@@ -47,7 +47,7 @@ class Session:
             taken = self.leases.take(client, list(questions), count)
             return {
                 "items": [self.item_json(questions[index]) for index in taken],
-                "classes": query.classes if query is not None else [],
+                "classes": self.classes(),
                 "may_add": query is not None and query.new_classes,
                 "audit": self.audit,
                 "progress": self.progress(),
@@ -125,6 +125,14 @@ class Session:
     def questions(self) -> list[Question]:
         query = self.refresh()
         return query.questions if query is not None else []
+
+    def classes(self) -> list[str]:
+        """Those of the run, and those that answers have added."""
+        query = self.query
+        if query is None:
+            return []
+        named = [answer.label for answer in query.answers.values() if answer.label is not None]
+        return list(dict.fromkeys([*query.classes, *named]))
 
     def progress(self) -> Json:
         query = self.query

@@ -23,8 +23,6 @@ export function itemContent(item) {
 export const answerWords = (answer) =>
   answer === null ? "no answer" : answer.verdict === "label" ? answer.label : answer.verdict === "skip" ? "skipped" : "can’t tell";
 
-export const sameAnswer = (one, other) => (one && one.verdict) === (other && other.verdict) && (one && one.label) === (other && other.label);
-
 const REASONS = { explore: "explores: no label is near", refine: "refines: between classes" };
 
 /** What the model and the graph think of an item; empty if nothing is known. */

@@ -66,7 +66,7 @@ export class Grid {
       return { item, answer: verdict === "label" ? { verdict, label } : { verdict } };
     });
     if (!pairs.length) return;
-    await this.page.store(pairs);
+    await this.page.answer(pairs);
     this.focus = 0;
     await this.load();
     this.show();

@@ -1,7 +1,7 @@
 // The page: progress, keys, and which of the two views is shown.
 
 import { Classes } from "./classes.js";
-import { answerWords, find, sameAnswer } from "./elements.js";
+import { answerWords, find } from "./elements.js";
 import { Grid } from "./grid.js";
 import * as server from "./server.js";
 import { Single } from "./single.js";
@@ -23,17 +23,21 @@ class Page {
   /** Do one thing at a time: a key that is pressed meanwhile is not an answer to what comes next. */
   async run(work) {
     if (this.busy) return;
-    this.busy = true;
+    this.setBusy(true);
     try {
       await work();
       this.alert("");
     } catch (error) {
-      const lost = error instanceof TypeError ? "The server does not answer. Start it again and open its new address" : error.message;
-      this.alert(`${lost}. What was said to be saved is saved.`);
+      this.alert(`${error.message}. What this page said to be saved is saved.`);
     } finally {
-      this.busy = false;
+      this.setBusy(false);
       find("undo").disabled = this.undoable.length === 0;
     }
+  }
+
+  setBusy(busy) {
+    this.busy = busy;
+    find("main").setAttribute("aria-busy", String(busy));
   }
 
   alert(words) {
@@ -51,34 +55,34 @@ class Page {
   }
 
   /** Store answers to items and say so. Those that somebody else has answered meanwhile keep the other answer. */
-  async store(pairs, { undo = true } = {}) {
-    const { saved, refused, progress } = await server.store(
-      pairs.map(({ item, answer }) => ({ index: item.index, answer, was: item.answer })),
-    );
-    const done = [];
-    for (const { index, answer } of saved) {
-      const { item } = pairs.find((pair) => pair.item.index === index);
-      done.push({ item, answer: item.answer });
+  async store(pairs, say = null) {
+    const said = pairs.map(({ item, answer }) => ({ index: item.index, answer, was: item.answer }));
+    const { saved, refused, progress } = await server.store(said);
+    const items = new Map(pairs.map(({ item }) => [item.index, item]));
+    const done = saved.map(({ index, answer }) => {
+      const item = items.get(index);
+      const before = item.answer;
       item.answer = answer;
-    }
-    if (undo && done.length) this.undoable.push(done);
-    for (const { index, answer, reason } of refused) {
-      const item = pairs.find((pair) => pair.item.index === index).item;
-      if (answer !== undefined) item.answer = answer;
-      this.refusal = `${item.name}: ${reason}`;
-    }
+      return { item, answer: before };
+    });
+    for (const { index, answer } of refused) if (answer !== undefined) items.get(index).answer = answer;
     this.progress(progress);
-    const what = done.length === 1 ? `“${answerWords(done[0].item.answer)}”` : `${done.length} answers`;
-    if (refused.length) find("status").textContent = this.refusal;
-    else find("status").textContent = undo ? `Saved ${what}.` : done.length ? `Taken back: ${what}.` : "";
+    const problems = refused.map(({ index, reason }) => `${items.get(index).name}: ${reason}.`);
+    const words = done.length ? say ?? `Saved ${spoken(done.map(({ item }) => item.answer))}.` : "";
+    find("status").textContent = [words, ...problems].join(" ");
+    return done;
+  }
+
+  async answer(pairs) {
+    const done = await this.store(pairs);
+    if (done.length) this.undoable.push(done);
   }
 
   async undo() {
-    const last = this.undoable.pop();
-    if (!last) return;
-    const before = last.map(({ item }) => answerWords(item.answer));
-    await this.store(last.map(({ item, answer }) => ({ item, answer })), { undo: false });
-    find("status").textContent = `Taken back: ${before.length === 1 ? `“${before[0]}”` : `${before.length} answers`}.`;
+    if (!this.undoable.length) return;
+    const last = this.undoable[this.undoable.length - 1];
+    await this.store(last, `Taken back: ${spoken(last.map(({ item }) => item.answer))}.`);
+    this.undoable.pop();
     await this.view.revisit(last.map(({ item }) => item));
   }
 
@@ -187,6 +191,8 @@ class Page {
     find("main").focus();
   }
 }
+
+const spoken = (answers) => (answers.length === 1 ? `“${answerWords(answers[0])}”` : `${answers.length} answers`);
 
 function duration(seconds) {
   if (seconds < 60) return "less than a minute";

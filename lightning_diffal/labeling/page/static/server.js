@@ -7,11 +7,10 @@ const client = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => 
 const who = new URLSearchParams(location.search).get("who");
 
 async function post(path, content, options = {}) {
-  const response = await fetch(path, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ client, ...content }),
-    ...options,
+  const headers = { "Content-Type": "application/json" };
+  const body = JSON.stringify({ client, ...content });
+  const response = await fetch(path, { method: "POST", headers, body, ...options }).catch(() => {
+    throw new Error("Not saved: the server does not answer. Start it again and open its new address");
   });
   const reply = await response.json().catch(() => ({}));
   if (!response.ok) throw new Error(reply.error || `the server said ${response.status}`);

@@ -34,13 +34,13 @@ export class Single {
   async choose(answer) {
     const item = this.item;
     if (!item) return;
-    await this.page.store([{ item, answer }]);
+    await this.page.answer([{ item, answer }]);
     if (item.answer !== null) this.place += 1;
     await this.load();
     this.show();
   }
 
-  /** The answer is in doubt no more: it was given elsewhere, or taken back here. */
+  /** Show an item again whose answer was taken back. */
   async revisit(items) {
     const place = this.seen.findIndex((one) => one.index === items[0].index);
     if (place >= 0) this.place = place;
