@@ -14,6 +14,7 @@ from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from lightning_diffal.labeling.people import People
     from lightning_diffal.plugin.callback import ActiveLearning
     from lightning_diffal.plugin.data.samplers import LabeledSampler
     from lightning_diffal.plugin.diffusion import DiffusionActiveLearning
@@ -27,6 +28,7 @@ __all__ = [
     "History",
     "LabeledSampler",
     "NeighborGraph",
+    "People",
     "PerClass",
     "Query",
     "ScoreSelector",
@@ -37,11 +39,12 @@ __all__ = [
     "diffuse",
 ]
 
-# The names that need Lightning are imported at their first use: the core works without it.
+# Names that the core does without are imported at their first use: those of plugin need Lightning.
 _LAZY = {
     "ActiveLearning": "lightning_diffal.plugin.callback",
     "DiffusionActiveLearning": "lightning_diffal.plugin.diffusion",
     "LabeledSampler": "lightning_diffal.plugin.data.samplers",
+    "People": "lightning_diffal.labeling.people",
 }
 
 

@@ -19,6 +19,7 @@ from lightning_diffal.labeling.question import Answer, Outcome, Question, Refusa
 from lightning_diffal.pool.dataset.fingerprint import size_of
 from lightning_diffal.pool.folder.check import RunFiles, read_run
 from lightning_diffal.pool.ledger_entries import awaited_round, class_names
+from lightning_diffal.pool.record import now
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,7 @@ def open_query(folder: Path, *, audit: bool = False) -> OpenQuery | None:
         ValueError: This is not the folder of a run that asks people, or it is damaged; the message says what to do.
     """
     run = AskedRun.read(folder)
+    since: str | None
     if audit:
         if not (folder / f"{AUDIT}.json").exists():
             return None
@@ -198,11 +200,6 @@ class AskedRun:
             return None
         names = ", ".join(self.classes[:20]) + (", ..." if len(self.classes) > 20 else "")
         return f"{answer.label!r:.80} is not a class. The classes are {names}."
-
-
-def now() -> str:
-    """To the microsecond: it tells answers about one point apart."""
-    return datetime.now(timezone.utc).isoformat(timespec="microseconds")
 
 
 def time_of(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """The callback: trains on labeled points only, and ends every fit with a query."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,8 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check
-from lightning_diffal.plugin.answers import check_classes
+from lightning_diffal.labeling.question import Outcome
+from lightning_diffal.plugin.answers import answer_question, check_classes
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.guard import check_batch_norm, check_training_loaders
 from lightning_diffal.plugin.data.training_source import TrainingSource
@@ -26,18 +27,21 @@ from lightning_diffal.plugin.logging import continue_logged_steps, log_round
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.progress_bars import stage_timer_for
 from lightning_diffal.plugin.query import choose_points, embed_pool
-from lightning_diffal.plugin.records import new_record, with_first_labels, with_fit, with_query
+from lightning_diffal.plugin.questions import write_question
+from lightning_diffal.plugin.records import new_record, with_first_points, with_fit, with_labels, with_query
 from lightning_diffal.plugin.rounds import SkippedFit, fit_rounds, nothing_trained, reason_to_stop, skip_if_over
 from lightning_diffal.plugin.state import RunState, commit, labeled_loaders, open_state, restore_from_checkpoint
 from lightning_diffal.plugin.training.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.training.fresh_start import FreshStart
 from lightning_diffal.plugin.training.model_checkpoints import move_earlier_checkpoints
 from lightning_diffal.plugin.training.seeding import seed_training
+from lightning_diffal.plugin.training.trial_batch import try_training_batch, with_stand_ins
 from lightning_diffal.pool.dataset.items import LabelArgument
 from lightning_diffal.pool.folder.folder_lock import FolderLock
+from lightning_diffal.pool.folder.repair import user_name
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass
-from lightning_diffal.pool.ledger_entries import without_corrections
+from lightning_diffal.pool.ledger_entries import labels_of, without_corrections
 from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.record import Record
 from lightning_diffal.selectors.base import as_selector
@@ -79,6 +83,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             augmentation. Those that draw from the very dataset of the first loader need not be named.
         folder: Where `rounds.jsonl`, the ledger of the run, is kept. By default `active_learning` under the Trainer's
             `default_root_dir`. A run that was killed continues when it is started again with the same folder.
+        trial_batch: Before an oracle is asked for the first labels, train a copy of the model on one batch with
+            stand-in labels, so that what cannot be trained costs no label. A simulation needs no trial.
         weights_only: Load the checkpoints in `folder` as tensors and plain values only. False allows models and
             callbacks that save other types, and lets anyone who can write to the folder run code here.
         seed: Of the first labels, the choices and, in `active.fit`, each round's training.
@@ -108,6 +114,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         other_data: Sequence[str | int | Dataset[Any]] = (),
         same_data: Sequence[str | int | Dataset[Any]] = (),
         folder: str | Path | None = None,
+        trial_batch: bool = True,
         weights_only: bool = True,
         seed: int = 0,
     ) -> None:
@@ -134,6 +141,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             other_data=other_data,
             same_data=same_data,
             folder=folder,
+            trial_batch=trial_batch,
             weights_only=weights_only,
             seed=seed,
         )
@@ -145,6 +153,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         self.lock: FolderLock | None = None
         """Held while `fit` runs rounds, else by a `trainer.fit` of its own."""
         self.lock_of_this_fit = False
+        self.last_folder: Path | None = None
         self.source: TrainingSource | None = None
         self.checkpoint_records: list[dict[str, Any]] = []
         self.batches, self.started, self.dry_run_done = 0, 0.0, False
@@ -164,19 +173,50 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         train_dataloaders: Any = None,
         val_dataloaders: Any = None,
         datamodule: Any = None,
+        *,
+        wait: bool = False,
     ) -> History:
         """Fit, query, fit again, until the budget is spent, the pool is empty or `stop_when` returns True.
 
         Takes the arguments of `trainer.fit`. Each round starts over on the same Trainer: weights (unless `warm_start`),
         epoch, step, optimizers, schedulers and the state of callbacks. `trainer` may be a function that makes a new
         Trainer for each round, with this callback among its callbacks, as strategies that fit only once need it.
+
+        With `oracle=People(...)` it ends after each query, and `history.waiting` says what it waits for. Called again,
+        it goes on if the answers are there.
+
+        Args:
+            wait: Stay instead, and go on as soon as the answers are there.
         """
-        return fit_rounds(self, trainer, model, train_dataloaders, val_dataloaders, datamodule)
+        data = {"train_dataloaders": train_dataloaders, "val_dataloaders": val_dataloaders, "datamodule": datamodule}
+        return fit_rounds(self, trainer, model, data, wait)
+
+    def answer(self, answers: Mapping[int, Any], who: str = "", *, folder: str | Path | None = None) -> Outcome:
+        """Answer what the run asks: the name or the number of a class by index of the dataset; None skips a point.
+
+        Good answers are on the disk when this returns, the others are in `refused` with the reason. The next
+        `active.fit` uses them.
+
+        Args:
+            who: Answers. By default the user's name.
+            folder: Of the run. By default that of the callback, or of its last fit.
+        """
+        place = folder or self.config.folder or self.last_folder
+        if self.config.people is None or place is None:
+            raise ValueError(
+                f"{type(self).__name__}.answer(...): oracle=People(classes=[...]) is needed, and folder=... before the "
+                "first fit."
+            )
+        return self.config.people.answer(Path(place), answers, who or user_name())
 
     @property
     def history(self) -> History:
         """The results of the run so far."""
-        return History(self.state.ledger.records if self.state is not None else [])
+        if self.state is None:
+            return History([])
+        people, ledger = self.config.people, self.state.ledger
+        waiting = people.waiting(ledger.folder, ledger.entries) if people and ledger.folder is not None else None
+        return History(ledger.records, waiting)
 
     # The hooks, in the order Lightning calls them
 
@@ -197,7 +237,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     def own_folder(self, trainer: Any) -> None:
         """Lock the folder for a fit by hand; `fit` has it locked already, also for the ranks it starts."""
-        folder = self.config.folder_for(trainer)
+        folder = self.last_folder = self.config.folder_for(trainer)
         if self.lock is None and folder is not None:
             self.lock, self.lock_of_this_fit = FolderLock(folder), True
             acquire(trainer, self.lock)
@@ -213,6 +253,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         # and no hook comes between that request and their use.
         if self.state is None:
             self.state = self.open_run(trainer, module, loaders)
+        if self.state.ledger.awaited is not None:  # people have not answered: this fit ends before its first batch
+            self.skipped = self.skipped or SkippedFit(trainer)
+            return loaders
         return labeled_loaders(self.config, self.state, loaders)
 
     def open_run(self, trainer: Any, module: Any, loaders: Any) -> RunState:
@@ -220,24 +263,42 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         wait_for_all_ranks(trainer, "the first request for training data")
         state = open_state(trainer, self.config, loaders)
         restore_from_checkpoint(trainer, state, self.checkpoint_records, self.config.identity(state.fingerprint))
+        # Also if people have skipped all of the first points.
+        begins = state.round == 0 or (len(state.pool.labeled) == 0 and state.ledger.awaited is None)
         record = new_record(self.config, state)
-        needs_first_labels = state.round == 0 and self.config.initial != 0
-        if needs_first_labels and isinstance(state.oracle, DatasetOracle):
-            # Free in a simulation: what is no class is refused before the model runs.
-            record = with_first_labels(record, trainer, self.config, state)
+        simulated = isinstance(state.oracle, DatasetOracle)
+        if begins and self.config.initial != 0:
+            record = with_first_points(record, self.config, state)
+            if simulated:  # free: what is no class is refused before the model runs
+                record = with_labels(record, trainer, state)
         if not self.dry_run_done and self.skipped is None:
             self.num_outputs = dry_run(trainer, module, self.config, state)
             self.dry_run_done = True
         state.limit_classes(self.config.num_classes or self.num_outputs)
-        if state.round == 0:
-            if not needs_first_labels:
+        if begins:
+            if self.config.trial_batch and not trainer.fast_dev_run and not simulated:
+                self.try_first_fit(trainer, module, state, loaders)
+            if self.config.initial == 0:
                 record = self.query(trainer, module, state, record)
-            elif not record.indices:
-                record = with_first_labels(record, trainer, self.config, state)
-            check_classes(record.indices, record.labels, self.num_outputs)
-            check_first_labels(record.labels, self.num_outputs)
+            else:
+                write_question(trainer, self.config, state, record, None)
+            check_classes(*labels_of(record), self.num_outputs)
             commit(trainer, state, record)
+        answer_question(trainer, state, self.num_outputs)
+        first = state.ledger.records[0]
+        check_classes(*labels_of(first), self.num_outputs)
+        if begins:
+            check_first_labels(labels_of(first)[1], self.num_outputs)
         return state
+
+    def try_first_fit(self, trainer: Any, module: Any, state: RunState, loaders: Any) -> None:
+        """One batch of the first fit, on a copy of the model, with stand-in labels."""
+        # The user's module may ask for the loaders during the trial, too.
+        self.state = with_stand_ins(self.config, state, self.config.num_classes or self.num_outputs)
+        try:
+            try_training_batch(trainer, module, self.config, self.state, loaders)
+        finally:
+            self.state = None
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         if self.fresh_start is not None:
@@ -279,15 +340,21 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if self.checkpoints is not None and (record.last or config.warm_start):
             self.checkpoints.save_trained(trainer, pl_module, record.round)
         record = commit(trainer, state, record)
+        record = answer_question(trainer, state, self.num_outputs) or record
         log_round(trainer, record, state)
 
     def query(self, trainer: Any, module: Any, state: RunState, record: Record) -> Record:
-        """Embed the pool, choose points by it (and by a graph, if the selector builds one), collect their labels."""
+        """Embed the pool and choose points by it (and by a graph, if the selector builds one).
+
+        Their labels are there if the oracle answers at once; else the question is ready to be asked.
+        """
         timer = stage_timer_for(trainer, module)
         embedded = embed_pool(trainer, module, self.config, state, timer)
         query, answers = choose_points(trainer, self.config, state, embedded, timer)
-        labels = answers.complete(query.indices.tolist())
-        return with_query(record, query, labels, timer)
+        labels = answers.complete(query.indices.tolist()) if state.oracle.immediate else None
+        record = with_query(record, query, labels, timer)
+        write_question(trainer, self.config, state, record, embedded)
+        return record
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if self.source is not None:

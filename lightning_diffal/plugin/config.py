@@ -11,6 +11,7 @@ from typing import Any, Final
 from torch.utils.data import Dataset
 
 from lightning_diffal.arguments import check_count, check_flag, skip_type_check
+from lightning_diffal.labeling.people import People
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.model.reader import ModelReading
 from lightning_diffal.pool.dataset.items import LabelArgument, LabelField
@@ -45,13 +46,14 @@ class RunConfig:
     unlabeled: str | int | None
     pool: Any
     pool_batch_size: int | None
-    oracle: AnswerFunction | None
+    oracle: AnswerFunction | People | None
     num_classes: int | None
     stop_when: Callable[[History], bool] | None
     warm_start: bool
     other_data: Sequence[str | int | Dataset[Any]]
     same_data: Sequence[str | int | Dataset[Any]]
     folder: str | Path | None
+    trial_batch: bool
     weights_only: bool
     seed: int
 
@@ -62,7 +64,7 @@ class RunConfig:
         for argument in ("pool_batch_size", "num_classes"):
             if getattr(self, argument) is not None:
                 check_count(name, argument, getattr(self, argument))
-        for argument in ("warm_start", "weights_only"):
+        for argument in ("warm_start", "trial_batch", "weights_only"):
             check_flag(name, argument, getattr(self, argument))
         for argument, (fits, needed) in self.expectations().items():
             if not fits:
@@ -116,7 +118,13 @@ class RunConfig:
 
     @cached_property
     def label_field(self) -> LabelField:
-        return LabelField(self.label, self.classes)
+        """With people for an oracle, items need not have a label."""
+        names = self.people.classes if self.classes is None and self.people is not None else self.classes
+        return LabelField(self.label, names, add=self.people is not None)
+
+    @property
+    def people(self) -> People | None:
+        return self.oracle if isinstance(self.oracle, People) else None
 
     def reading(self, num_classes: int | None) -> ModelReading:
         """How embedding and logits are read off the model.

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader
 
+from lightning_diffal.labeling.people import People
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.guard import check_loader
 from lightning_diffal.plugin.data.loader_tree import flatten_loaders, map_loaders, named_loader, without_loader
@@ -20,11 +21,11 @@ from lightning_diffal.pool.dataset.items import MapStyle
 from lightning_diffal.pool.folder.answer_file import AnswerFile
 from lightning_diffal.pool.label_pool import LabelPool
 from lightning_diffal.pool.ledger import Ledger
-from lightning_diffal.pool.ledger_entries import RunIdentity
+from lightning_diffal.pool.ledger_entries import RunIdentity, first_labels_of
 from lightning_diffal.pool.oracle import DatasetOracle, FunctionOracle, Oracle, num_classes_of
 from lightning_diffal.pool.record import Answered, Entry, Record
 
-Line = TypeVar("Line", Record, Answered)
+Line = TypeVar("Line", bound=Record | Answered)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,7 +47,7 @@ class RunState:
     fingerprint: str
     pool: LabelPool
     ledger: Ledger
-    oracle: Oracle
+    oracle: Oracle | People
 
     @property
     def dataset(self) -> MapStyle:
@@ -99,11 +100,18 @@ def open_state(trainer: Any, config: RunConfig, loaders: Any) -> RunState:
 
     def read_folder() -> list[Entry]:
         entries = ledger.read(config.identity(dataset))
+        if config.people is not None and folder is not None:
+            new = config.people.collect(folder, entries, config.budget)
+            ledger.write(new)
+            return [*entries, *new]
         if answers is not None and config.oracle is not None:
-            answers.read({index for entry in entries for index in entry.indices})
+            answers.read(first_labels_of(entries))
         return entries
 
     ledger.replay(from_rank_zero(trainer, read_folder), state.pool)
+    state.candidates[:] = [index for index in state.candidates if index not in ledger.given_up]
+    if config.people is not None:
+        config.people.update_classes(ledger.entries)
     return state
 
 
@@ -119,12 +127,14 @@ def fingerprint_of(trainer: Any, config: RunConfig, folder: Path | None, dataset
     return from_rank_zero(trainer, match)  # where items are random, another rank may have read others
 
 
-def oracle_of(config: RunConfig, dataset: MapStyle, answers: AnswerFile | None) -> Oracle:
-    """Who answers: the dataset itself, or the user's function, whose answers are kept in a file."""
+def oracle_of(config: RunConfig, dataset: MapStyle, answers: AnswerFile | None) -> Oracle | People:
+    """Who answers: the dataset itself, people, or the user's function, whose answers are kept in a file."""
     if config.oracle is None:
         return DatasetOracle(dataset, config.label_field)
     if answers is None:
         return FunctionOracle(stand_in_labels, None)
+    if isinstance(config.oracle, People):
+        return config.oracle
     return FunctionOracle(config.oracle, answers, config.label_field)
 
 
@@ -156,10 +166,12 @@ def commit(trainer: Any, state: RunState, entry: Line) -> Line:
 
 def labeled_loaders(config: RunConfig, state: RunState, loaders: Any) -> Any:
     """The training loaders over the labeled points alone; the one named `unlabeled` over all, without labels."""
-    # Lightning may ask for them again, and the user's hook may then make new datasets.
-    state.views[:], state.other_datasets[:] = sort_loaders(
-        loaders, config.other_data, config.same_data, config.unlabeled
-    )
+    # Lightning or the user's code may ask again, and new datasets may be made then. Those before may still be in use.
+    views, others = sort_loaders(loaders, config.other_data, config.same_data, config.unlabeled)
+    state.views[:] = views + [old for old in state.views if all(old.dataset is not view.dataset for view in views)]
+    state.other_datasets[:] = others + [
+        old for old in state.other_datasets if all(old is not other for other in others)
+    ]
     if len(state.views[0].index) != len(state.pool):
         raise MisconfigurationException(
             f"The training dataset had {len(state.pool)} points, and {len(state.views[0].index)} when it was asked for "

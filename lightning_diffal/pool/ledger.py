@@ -92,6 +92,11 @@ class Ledger:
         self.apply(entry, pool)
         self.write_selection()
 
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Write lines to the disk that are still to be applied."""
+        for entry in entries if self.file is not None else ():
+            self.file.append(entry.to_json())  # type: ignore[union-attr]
+
     def correct(self, correction: Correction) -> None:
         """Write corrected labels to the disk. A run that is opened later trains on them."""
         if self.file is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lightning_diffal.pool.dataset.fingerprint import size_of
 from lightning_diffal.pool.record import Answered, Correction, Entry, Record
@@ -124,7 +125,7 @@ def without_corrections(entries: Sequence[Entry]) -> list[Record | Answered]:
     if not corrected:
         return kept
 
-    def latest(entry: Record | Answered) -> list[int | None]:
+    def latest(entry: Record | Answered) -> Any:
         pairs = zip(entry.indices, entry.labels, strict=True)
         return [label if label is None else corrected.get(index, label) for index, label in pairs]
 

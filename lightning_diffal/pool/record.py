@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, field, fields
+from datetime import datetime, timezone
 from typing import Any, ClassVar, Final, TypeAlias
 
 # Labels are kept in tensors of this range.
@@ -156,6 +157,11 @@ def entry_from_json(line: dict[str, Any]) -> Entry | None:
     if kind == Answered.kind:
         return Answered.from_json(line)
     return Correction.from_json(line) if kind == Correction.kind else None
+
+
+def now() -> str:
+    """The time of an answer, to the microsecond: it tells answers about one point apart."""
+    return datetime.now(timezone.utc).isoformat(timespec="microseconds")
 
 
 # What each field must be: how messages say it, and a test.
