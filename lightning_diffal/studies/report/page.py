@@ -6,13 +6,14 @@ from pathlib import Path
 from lightning_diffal.report.charts import Figure
 from lightning_diffal.report.png import write_png
 from lightning_diffal.report.templates import environment
+from lightning_diffal.report.timings import STAGES
 from lightning_diffal.studies.report.captions import overall, share, verdict
 from lightning_diffal.studies.report.checkerboard import board_figure, board_keys, boards_of
 from lightning_diffal.studies.report.comparisons import area_table, difference_figures, labels_tables
 from lightning_diffal.studies.report.curves import accuracy_figure, variance_figure
 from lightning_diffal.studies.report.query_phases import phases_figure
 from lightning_diffal.studies.report.sections import Section, sections_of
-from lightning_diffal.studies.report.timings import STAGES, timing_figure
+from lightning_diffal.studies.report.timings import timing_figure
 from lightning_diffal.studies.results import read_results
 
 
