@@ -45,7 +45,8 @@ def read_sections(results: Path) -> list[Section]:
     found = read_results(results)
     if not found:
         raise ValueError(
-            f"{results}: no results here. `lightning-diffal run` writes them as STUDY/SELECTOR-SEED-KEY.json."
+            f"{results}: no results here. `lightning-diffal run` writes them as STUDY/SELECTOR-SEED-KEY.json, and the "
+            "folder of a run of your own, by default active_learning, holds rounds.jsonl."
         )
     return sections_of(found)
 
