@@ -28,7 +28,7 @@ class Card:
     title: str
     label: str
     labeled: bool
-    remark: str
+    remarks: Sequence[str]
     """Why it was asked, and what the model thought where that is not the label."""
     image: str | None
     """A thumbnail as a data URL."""
@@ -79,7 +79,7 @@ def card_of(folder: Path, one: Asked) -> Card:
         title=f"Point {one.index}{f', {path.name}' if path is not None else ''}",
         label=one.label,
         labeled=one.labeled,
-        remark=" · ".join(filter(None, remarks)),
+        remarks=[remark for remark in remarks if remark],
         image=image,
         text=text if text is None or len(text) <= TEXT_LENGTH else f"{text[: TEXT_LENGTH - 1]}…",
     )

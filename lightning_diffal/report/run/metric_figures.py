@@ -64,7 +64,7 @@ def metric_chart(run: RunData, name: str, style: Style, height: int) -> Chart:
     points = known(run, name)
     labels, values = [list(column) for column in zip(*points, strict=True)]
     low, high = min(values), max(values)
-    margin = (high - low) * 0.08 or abs(high) * 0.05 or 0.05
+    margin = (high - low) * 0.12 or abs(high) * 0.05 or 0.05
     return Chart(
         title=name,
         description=f"{name} against labels. {finding(run, name)}",

@@ -32,7 +32,7 @@ def phases_figure(run: RunData) -> Figure | None:
         title="Explored and refined",
         description=finding,
         x=round_axis(list(counts)),
-        y=number_axis(0, high, "points of the query", ticks(0, high, 4)),
+        y=number_axis(0, high * 1.08, "points of the query", ticks(0, high, 4)),
         marks=[
             Bars(boxes=lower, fill="exploring", name="exploring"),
             Bars(boxes=upper, fill="refining", name="refining"),
