@@ -27,6 +27,7 @@ PUBLIC = {
     "DiffusionActiveLearning",
     "History",
     "LabeledSampler",
+    "LearnFromGraph",
     "NeighborGraph",
     "People",
     "PerClass",
@@ -91,7 +92,7 @@ def test_every_selector_is_imported_from_the_room_of_selectors():
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.ClassDef) and node.name.endswith("Selector"):
                 found.add(node.name)
-    inner = {"BatchSelector", "CallableSelector", "ProbabilitySelector"}
+    inner = {"BatchSelector", "CallableSelector", "PointSelector", "ProbabilitySelector"}
     assert found - inner == {name for name in lightning_diffal.selectors.__all__ if name.endswith("Selector")}
 
 

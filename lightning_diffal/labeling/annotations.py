@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from lightning_diffal.labeling.question import VERDICTS, Answer
+from lightning_diffal.pool.folder.check import ANNOTATIONS as NAME
 from lightning_diffal.pool.folder.json_lines import DamagedLineError, JsonLines
 from lightning_diffal.pool.record import is_count, is_text
 
-NAME: Final = "annotations.jsonl"
 LOCK: Final = "annotations.lock"
 
 # POSIX locks exclude other processes; threads of this one, as those of a web server, exclude each other by this.

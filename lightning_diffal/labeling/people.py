@@ -1,16 +1,19 @@
 """People as an oracle: the run asks, ends, and goes on when the answers are there."""
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lightning_diffal.arguments import check_count, check_flag, skip_type_check
 from lightning_diffal.labeling.annotations import Annotations
 from lightning_diffal.labeling.collect import WAIT_FOR, WaitFor, agreed_classes, new_entries, waiting_for
-from lightning_diffal.labeling.pictures import item_path, show_item
+from lightning_diffal.labeling.pictures import VIEWABLE, item_path, show_item
 from lightning_diffal.labeling.query_files import write_questions
-from lightning_diffal.labeling.question import Answer, Item, Outcome, Question
+from lightning_diffal.labeling.question import Answer, Item, Outcome, Question, Refusal
 from lightning_diffal.labeling.store import store_answers
+from lightning_diffal.pool.dataset.classes import to_class
 from lightning_diffal.pool.dataset.items import LabelField, MapStyle
 from lightning_diffal.pool.folder.files import make_folder, write_atomically
 from lightning_diffal.pool.history import Waiting
@@ -65,7 +68,9 @@ class People:
                 raise ValueError(f"People({name}={function!r:.60}): a function is needed, or None.")
         check_flag("People", "allow_new_classes", allow_new_classes)
         check_count("People", "neighbors", neighbors)
-        self.classes, self.wait_for, self.render = names, wait_for, render
+        self.classes: list[str] = names
+        self.wait_for: WaitFor = wait_for
+        self.render = render
         self.allow_new_classes, self.neighbors, self.url = allow_new_classes, neighbors, url
 
     def __repr__(self) -> str:
@@ -97,13 +102,26 @@ class People:
 
     def answer(self, folder: Path, answers: Mapping[int, Any], who: str) -> Outcome:
         """Answers given in Python: names or numbers of classes by index; None skips a point."""
-        given = [
-            Answer(index=int(index), verdict="skip")
-            if label is None
-            else Answer(index=int(index), label=label if isinstance(label, str) else str(int(label)))
-            for index, label in answers.items()
-        ]
-        return store_answers(folder, given, who)
+        good: list[Answer] = []
+        refused: list[Refusal] = []
+        for index, label in answers.items():
+            try:
+                point, name = operator.index(index), label if label is None else self.class_of(label)
+            except (TypeError, ValueError) as error:
+                refused.append(Refusal(reason=f"{index!r:.40}: {label!r:.40}: {error}"))
+            else:
+                good.append(Answer(index=point, label=name, verdict="skip" if name is None else "label"))
+        outcome = store_answers(folder, good, who)
+        return replace(outcome, refused=[*refused, *outcome.refused])
+
+    def class_of(self, label: Any) -> str:
+        """The name of a class that is given by name or number."""
+        if isinstance(label, str):
+            return label
+        number = to_class(label)
+        if not 0 <= number < len(self.classes):
+            raise ValueError(f"there are {len(self.classes)} classes, counted from 0.")
+        return self.classes[number]
 
     def write(self, folder: Path, name: str, questions: Sequence[Question]) -> list[Path]:
         """The files of a question. They are complete before the ledger says that it was asked."""
@@ -113,12 +131,12 @@ class People:
     def show(self, folder: Path, name: str, dataset: MapStyle, index: int, label_field: LabelField) -> Item:
         """What people see of a point. Pictures that have no file are written into the folder `name`."""
         path = item_path(dataset, index) if self.render is None else None
-        if path is not None:
+        if path is not None and path.suffix.lower() in VIEWABLE:
             return Item(index=index, path=str(path))
         with temporary_seed(0):  # an item may be augmented at random
             shown = show_item(dataset[index], label_field, self.render)
         if isinstance(shown, str):
-            return Item(index=index, text=shown)
+            return Item(index=index, text=shown, path=None if path is None else str(path))
         if isinstance(shown, Path):
             return Item(index=index, path=str(shown.absolute()))
         make_folder(folder / name)

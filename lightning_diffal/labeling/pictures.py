@@ -18,6 +18,9 @@ from lightning_diffal.pool.dataset.items import LabelField, MapStyle
 # Longest text that stands for an item which is neither a picture nor text.
 MAX_TEXT = 2000
 
+# Pictures that a browser shows as they are. Not .svg, which may hold scripts.
+VIEWABLE = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".avif", ".bmp"}
+
 
 def item_path(dataset: MapStyle, index: int) -> Path | None:
     """The file of a point, where the dataset keeps one path for each: in a list like `samples`, or an inner dataset."""

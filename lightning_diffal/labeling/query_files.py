@@ -46,6 +46,8 @@ def write_questions(
 def task(question: Question, url: Callable[[str], str] | None) -> dict[str, Any]:
     """A task of Label Studio: `data` is what its labeling interface refers to, as `$image` or `$text`."""
     data = question.to_json()
+    if question.label is not None:  # under a name that no choice of a labeling interface is likely to have
+        data["current_label"] = data.pop("label")
     if question.path is not None:
         data["image"] = url(question.path) if url is not None else question.path
     return {"data": data}
@@ -59,7 +61,8 @@ def read_questions(folder: Path, name: str) -> list[Question]:
     """
     path = folder / f"{name}.json"
     try:
-        return [Question.from_json(task["data"]) for task in json.loads(path.read_text(encoding="utf-8"))]
+        tasks = [task["data"] for task in json.loads(path.read_text(encoding="utf-8"))]
+        return [Question.from_json({**data, "label": data.get("current_label")}) for data in tasks]
     except FileNotFoundError:
         raise ValueError(f"{path} is missing.") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

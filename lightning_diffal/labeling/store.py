@@ -8,10 +8,12 @@
 Neither needs the dataset, the model or the lock of the folder: a run may be waiting, or be over.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Final
 
 from lightning_diffal.labeling.annotations import Annotations
 from lightning_diffal.labeling.query_files import AUDIT, query_name, read_questions
@@ -20,6 +22,9 @@ from lightning_diffal.pool.dataset.fingerprint import size_of
 from lightning_diffal.pool.folder.check import RunFiles, read_run
 from lightning_diffal.pool.ledger_entries import awaited_round, class_names
 from lightning_diffal.pool.record import now
+
+WHOLE_NUMBER: Final = re.compile(r"([0-9]{1,18})(\.0+)?")  # a spreadsheet may make 1.0 of 1
+MAX_NAME: Final = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +110,7 @@ def store_answers(folder: Path, answers: Iterable[Answer], who: str = "", *, con
         OSError: The disk did not take the answers. None of them is stored.
     """
     run = AskedRun.read(folder)
-    given = [replace(answer, who=answer.who or who or "unknown", when=answer.when or now()) for answer in answers]
+    given = [run.complete(answer, who) for answer in answers]
     annotations, outcome = Annotations(folder), Outcome()
     twice = conflicts(given, run)
     seen: set[int] = set()
@@ -174,9 +179,17 @@ class AskedRun:
         text = (label or "").strip()
         if text in self.classes:
             return text
-        if text.isdecimal() and len(text) < 19 and int(text) < len(self.classes):
-            return self.classes[int(text)]
-        return text if text and self.new_classes and not text.isdecimal() else None
+        number = WHOLE_NUMBER.fullmatch(text)
+        if number is None:
+            return text if self.new_classes and is_class_name(text) else None
+        # Where names are numbers, as of digits, no other number is meant.
+        by_number = int(number[1]) < len(self.classes) and not any(map(str.isdecimal, self.classes))
+        return self.classes[int(number[1])] if by_number else None
+
+    def complete(self, answer: Answer, who: str) -> Answer:
+        """An answer with its author and time; one that says "skip" means the class, where there is one of this name."""
+        verdict = "label" if answer.label in self.classes else answer.verdict
+        return replace(answer, verdict=verdict, who=answer.who or who or "unknown", when=answer.when or now())
 
     def refuse(self, answer: Answer, annotations: Annotations) -> str | None:
         """Why an answer cannot be taken; None if it can."""
@@ -200,6 +213,11 @@ class AskedRun:
             return None
         names = ", ".join(self.classes[:20]) + (", ..." if len(self.classes) > 20 else "")
         return f"{answer.label!r:.80} is not a class. The classes are {names}."
+
+
+def is_class_name(text: str) -> bool:
+    """Whether a text can be the name of a new class: not too long, and nothing that cannot be shown or encoded."""
+    return 0 < len(text) <= MAX_NAME and text.isprintable()
 
 
 def time_of(seconds: float) -> str:

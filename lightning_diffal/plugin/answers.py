@@ -1,6 +1,7 @@
 """Labels from the oracle, on every rank."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from lightning_diffal.labeling.people import People
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_choice
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
-from lightning_diffal.plugin.state import RunState, commit
+from lightning_diffal.plugin.state import RunState, commit, complete
 from lightning_diffal.pool.dataset.classes import unsupported
 from lightning_diffal.pool.oracle import DatasetOracle, FunctionOracle, Oracle
 from lightning_diffal.pool.record import Answered, Record, now
@@ -43,7 +44,7 @@ def check_classes(indices: Sequence[int], labels: Sequence[int], num_outputs: in
 
 
 def answer_question(trainer: Any, state: RunState, num_outputs: int | None) -> Record | None:
-    """Ask the user's function about the question that is open, and write its answers; None if none is open.
+    """Ask the user's function about the question that is open, and write the whole round; None if none is open.
 
     The question is on the disk by then: a run that is killed while someone answers goes on here, without fitting again.
     """
@@ -51,14 +52,12 @@ def answer_question(trainer: Any, state: RunState, num_outputs: int | None) -> R
     if record is None or not isinstance(state.oracle, FunctionOracle):
         return None
     labels = ask_oracle(trainer, state.oracle, record.indices, num_outputs)
-    count = len(record.indices)
-    commit(
-        trainer,
-        state,
-        Answered(
-            round=record.round, indices=record.indices, labels=labels, who=["oracle"] * count, when=[now()] * count
-        ),
-    )
+    if state.ledger.entries[-1] is record:
+        return complete(trainer, state, replace(record, labels=[*labels]))
+    # Something was corrected while the question was open.
+    count = len(labels)
+    who, when = ["oracle"] * count, [now()] * count
+    commit(trainer, state, Answered(round=record.round, indices=record.indices, labels=labels, who=who, when=when))
     return state.ledger.records[-1]
 
 

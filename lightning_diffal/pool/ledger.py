@@ -92,6 +92,18 @@ class Ledger:
         self.apply(entry, pool)
         self.write_selection()
 
+    def complete(self, record: Record, pool: LabelPool) -> None:
+        """Put a round with its labels in the place of its question, which is the last line."""
+        check_reveal(pool.labels, *labels_of(record))
+        if self.file is not None:
+            self.file.replace_last(record.to_json())
+        self.apply_completion(record, pool)
+        self.write_selection()
+
+    def apply_completion(self, record: Record, pool: LabelPool) -> None:
+        self.entries.pop()
+        self.apply(record, pool)
+
     def write(self, entries: Sequence[Entry]) -> None:
         """Write lines to the disk that are still to be applied."""
         for entry in entries if self.file is not None else ():

@@ -12,6 +12,8 @@ from lightning_diffal.pool.ledger_entries import EntryCheck, RunIdentity, first_
 from lightning_diffal.pool.record import Entry, Record, entry_from_json, is_count
 
 LEDGER = "rounds.jsonl"
+# The answers of people: see `lightning_diffal.labeling`.
+ANNOTATIONS = "annotations.jsonl"
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class RunFiles:
     """What the sound lines of the answers hold; None if there is no such file."""
     ledger_problems: list[Problem] = field(default_factory=list)
     answer_problems: list[Problem] = field(default_factory=list)
+    annotation_problems: list[Problem] = field(default_factory=list)
 
     @property
     def records(self) -> list[Record]:
@@ -59,7 +62,7 @@ def check_run(folder: Path) -> list[Problem]:
     if not folder.is_dir() or not any((folder / name).exists() for name in (LEDGER, ANSWERS)):
         return [Problem(folder, None, f"this is not the folder of a run: it has neither {LEDGER} nor {ANSWERS}.")]
     files = read_run(folder)
-    return [*files.ledger_problems, *files.answer_problems, *check_checkpoints(folder)]
+    return [*files.ledger_problems, *files.answer_problems, *files.annotation_problems, *check_checkpoints(folder)]
 
 
 def read_run(folder: Path) -> RunFiles:
@@ -68,7 +71,15 @@ def read_run(folder: Path) -> RunFiles:
     read_ledger(files)
     if (folder / ANSWERS).exists():
         read_answer_lines(files)
+    files.annotation_problems.extend(damaged_lines(JsonLines(folder / ANNOTATIONS)))
     return files
+
+
+def damaged_lines(file: JsonLines) -> Iterator[Problem]:
+    for number, line in enumerate(file.scan(), start=1):
+        if isinstance(line, DamagedLineError):
+            yield Problem(file.path, number, line.reason)
+    yield from torn_line(file)
 
 
 def read_ledger(files: RunFiles) -> None:
