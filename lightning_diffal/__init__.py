@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lightning_diffal.diffusion.diffuse import diffuse
+from lightning_diffal.diffusion.learn_from_graph import LearnFromGraph
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.pool.history import History
@@ -27,6 +28,7 @@ __all__ = [
     "DiffusionActiveLearning",
     "History",
     "LabeledSampler",
+    "LearnFromGraph",
     "NeighborGraph",
     "People",
     "PerClass",

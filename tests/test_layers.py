@@ -17,7 +17,15 @@ ROOMS = {
     "pool": [],
     "labeling": ["pool"],
     "plugin": ["numerics", "graph", "diffusion", "selectors", "pool", "labeling"],
-    "studies": ["numerics", "graph", "diffusion", "selectors", "pool", "labeling", "plugin"],  # and nothing imports them
+    "studies": [
+        "numerics",
+        "graph",
+        "diffusion",
+        "selectors",
+        "pool",
+        "labeling",
+        "plugin",
+    ],  # and nothing imports them
 }
 TOP = {"arguments", "distributed", "labels", "progress"}
 PUBLIC = {
@@ -25,6 +33,7 @@ PUBLIC = {
     "DiffusionActiveLearning",
     "History",
     "LabeledSampler",
+    "LearnFromGraph",
     "NeighborGraph",
     "People",
     "PerClass",
@@ -89,7 +98,7 @@ def test_every_selector_is_imported_from_the_room_of_selectors():
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.ClassDef) and node.name.endswith("Selector"):
                 found.add(node.name)
-    inner = {"BatchSelector", "CallableSelector", "ProbabilitySelector"}
+    inner = {"BatchSelector", "CallableSelector", "PointSelector", "ProbabilitySelector"}
     assert found - inner == {name for name in lightning_diffal.selectors.__all__ if name.endswith("Selector")}
 
 

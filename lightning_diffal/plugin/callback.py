@@ -10,23 +10,35 @@ from typing import Any
 import lightning.pytorch
 import pytorch_lightning
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from numpy.typing import NDArray
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check
+from lightning_diffal.diffusion.learn_from_graph import LearnFromGraph, as_settings
 from lightning_diffal.labeling.question import Outcome
 from lightning_diffal.plugin.answers import answer_question, check_classes
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.guard import check_batch_norm, check_training_loaders
 from lightning_diffal.plugin.data.training_source import TrainingSource
+from lightning_diffal.plugin.diffused_labels import (
+    FeatureGraph,
+    PoolLabels,
+    check_default_features,
+    choose_diffused,
+    predict_labels,
+)
 from lightning_diffal.plugin.distributed.arrival import wait_for_all_ranks
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_start
 from lightning_diffal.plugin.distributed.shared_folder import acquire, check_shared_folder
 from lightning_diffal.plugin.distributed.strategies import check_forward
 from lightning_diffal.plugin.dry_run import check_first_labels, dry_run
+from lightning_diffal.plugin.features.encode import check_layer
+from lightning_diffal.plugin.features.fixed import check_row_count, fixed_features
 from lightning_diffal.plugin.logging import continue_logged_steps, log_round
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.progress_bars import stage_timer_for
-from lightning_diffal.plugin.query import choose_points, embed_pool
+from lightning_diffal.plugin.query import choose_points, embed_pool, predicted_classes
 from lightning_diffal.plugin.questions import write_question
 from lightning_diffal.plugin.records import new_record, with_first_points, with_fit, with_labels, with_query
 from lightning_diffal.plugin.rounds import SkippedFit, fit_rounds, nothing_trained, reason_to_stop, skip_if_over
@@ -43,6 +55,7 @@ from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass
 from lightning_diffal.pool.ledger_entries import labels_of, without_corrections
 from lightning_diffal.pool.oracle import DatasetOracle
+from lightning_diffal.pool.randomness import seed_of
 from lightning_diffal.pool.record import Record
 from lightning_diffal.selectors.base import as_selector
 
@@ -88,6 +101,16 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         weights_only: Load the checkpoints in `folder` as tensors and plain values only. False allows models and
             callbacks that save other types, and lets anyone who can write to the folder run code here.
         seed: Of the first labels, the choices and, in `active.fit`, each round's training.
+        features: Fixed features of the pool, beside the learned embedding, for selectors that need "features" (without
+            them the embedding stands in). A tensor, an array or the path of a `.npy` or `.safetensors` file with one
+            row for each point, in the order of the dataset; an encoder, which is a module or a function of a batch and
+            is run once over the pool; the name of a layer of the model as it comes, before the first fit, as
+            "backbone.pool" of a pretrained one; or "inputs", the flattened inputs. They are kept in `folder`.
+        feature_dim: Features with more dimensions are reduced to so many principal components. None keeps all. What
+            modules and layers give, and anything but inputs that was reduced, is scaled to unit length.
+        learn_from_graph: Train on unlabeled points, too, with the labels that diffuse to them over the graph of the
+            features (without features, of the inputs): True, or `LearnFromGraph(...)` with other settings. They never
+            count as labels, and none are used where the graph does not predict the labels there are.
     """
 
     @skip_type_check
@@ -117,6 +140,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         trial_batch: bool = True,
         weights_only: bool = True,
         seed: int = 0,
+        features: str | Path | nn.Module | Callable[..., Any] | Tensor | NDArray[Any] | None = None,
+        feature_dim: int | None = 64,
+        learn_from_graph: bool | LearnFromGraph = False,
     ) -> None:
         super().__init__()
         self.config = RunConfig(
@@ -144,7 +170,11 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             trial_batch=trial_batch,
             weights_only=weights_only,
             seed=seed,
+            features=features,
+            feature_dim=feature_dim,
+            learn_from_graph=as_settings(type(self).__name__, learn_from_graph),
         )
+        self.feature_graph = FeatureGraph()
         self.state: RunState | None = None
         """What the fit under way, or the last one, knows of the run."""
         self.checkpoints: RoundCheckpoints | None = None
@@ -209,6 +239,12 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             )
         return self.config.people.answer(Path(place), answers, who or user_name())
 
+    def predict_labels(self) -> PoolLabels:
+        """The labels of the whole pool, diffused from those that are known, with calibrated confidences."""
+        if self.state is None:
+            raise MisconfigurationException("active.predict_labels(): there is no run yet. active.fit(...) makes one.")
+        return predict_labels(self.config, self.state, self.feature_graph)
+
     @property
     def history(self) -> History:
         """The results of the run so far."""
@@ -224,6 +260,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if stage == "fit":
             self.state, self.checkpoint_records, self.batches, self.started = None, [], 0, time.perf_counter()
             check_forward(trainer.strategy, self.config.selector.needs)
+            check_layer(pl_module, self.config.feature_source)
             wait_for_all_ranks(trainer, "the set-up of a fit")
             self.own_folder(trainer)
             check_shared_folder(trainer, self.config.folder_for(trainer))
@@ -256,12 +293,15 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if self.state.ledger.awaited is not None:  # people have not answered: this fit ends before its first batch
             self.skipped = self.skipped or SkippedFit(trainer)
             return loaders
-        return labeled_loaders(self.config, self.state, loaders)
+        seed = seed_of(self.config.seed_for(self.state.round), trainer.global_rank)
+        return labeled_loaders(self.config, self.state, loaders, seed_of(seed, trainer.current_epoch))
 
     def open_run(self, trainer: Any, module: Any, loaders: Any) -> RunState:
         """The run as the ledger has it, or a checkpoint that goes further; a new run gets its first labels."""
         wait_for_all_ranks(trainer, "the first request for training data")
         state = open_state(trainer, self.config, loaders)
+        check_row_count(self.config, state)
+        check_default_features(self.config, state)
         restore_from_checkpoint(trainer, state, self.checkpoint_records, self.config.identity(state.fingerprint))
         # Also if people have skipped all of the first points.
         begins = state.round == 0 or (len(state.pool.labeled) == 0 and state.ledger.awaited is None)
@@ -275,7 +315,13 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             self.num_outputs = dry_run(trainer, module, self.config, state)
             self.dry_run_done = True
         state.limit_classes(self.config.num_classes or self.num_outputs)
+        timer = stage_timer_for(trainer, module)
+        if self.skipped is None:
+            starts_untrained = self.checkpoints is not None and not self.config.warm_start
+            features = fixed_features(trainer, module, self.config, state, timer, starts_untrained)
+            state = replace(state, features=features)
         if begins:
+            record = replace(record, seconds=timer.seconds)
             if self.config.trial_batch and not trainer.fast_dev_run and not simulated:
                 self.try_first_fit(trainer, module, state, loaders)
             if self.config.initial == 0:
@@ -289,7 +335,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         check_classes(*labels_of(first), self.num_outputs)
         if begins:
             check_first_labels(labels_of(first)[1], self.num_outputs)
-        return state
+        if self.skipped is not None or state.ledger.awaited is not None:
+            return state
+        return replace(state, diffused=choose_diffused(trainer, self.config, state, self.feature_graph, timer))
 
     def try_first_fit(self, trainer: Any, module: Any, state: RunState, loaders: Any) -> None:
         """One batch of the first fit, on a copy of the model, with stand-in labels."""
@@ -319,7 +367,12 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         if self.state is not None:
-            check_training_loaders(trainer.train_dataloader, self.state.allowed_items(), self.state.other_datasets)
+            check_training_loaders(
+                trainer.train_dataloader,
+                self.state.allowed_items(),
+                self.state.other_datasets,
+                self.state.diffused_items(),
+            )
             check_batch_norm(pl_module, len(self.state.pool.labeled))
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
@@ -331,7 +384,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if self.state is None or self.batches == 0:
             raise MisconfigurationException(nothing_trained(trainer, self.checkpoints is not None))
         config, state, seconds = self.config, self.state, time.perf_counter() - self.started
-        record = with_fit(new_record(config, state), trainer, seconds)
+        record = with_fit(new_record(config, state), trainer, seconds, state.diffused)
         record = replace(record, last=reason_to_stop(trainer, config, state, record))
         if record.last is None:
             if self.fresh_start is not None:
@@ -352,7 +405,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         embedded = embed_pool(trainer, module, self.config, state, timer)
         query, answers = choose_points(trainer, self.config, state, embedded, timer)
         labels = answers.complete(query.indices.tolist()) if state.oracle.immediate else None
-        record = with_query(record, query, labels, timer)
+        record = with_query(record, query, labels, predicted_classes(state, embedded, query), timer)
         write_question(trainer, self.config, state, record, embedded)
         return record
 

@@ -11,7 +11,9 @@ from typing import Any, Final
 from torch.utils.data import Dataset
 
 from lightning_diffal.arguments import check_count, check_flag, skip_type_check
+from lightning_diffal.diffusion.learn_from_graph import LearnFromGraph
 from lightning_diffal.labeling.people import People
+from lightning_diffal.plugin.features.source import INPUTS, FeatureSource
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.model.reader import ModelReading
 from lightning_diffal.pool.dataset.items import LabelArgument, LabelField
@@ -56,12 +58,15 @@ class RunConfig:
     trial_batch: bool
     weights_only: bool
     seed: int
+    features: Any
+    feature_dim: int | None
+    learn_from_graph: LearnFromGraph | None
 
     def __post_init__(self) -> None:
         name = self.callback
         check_count(name, "query_size", self.query_size)
         check_count(name, "budget", self.budget)
-        for argument in ("pool_batch_size", "num_classes"):
+        for argument in ("pool_batch_size", "num_classes", "feature_dim"):
             if getattr(self, argument) is not None:
                 check_count(name, argument, getattr(self, argument))
         for argument in ("warm_start", "trial_batch", "weights_only"):
@@ -70,6 +75,7 @@ class RunConfig:
             if not fits:
                 raise ValueError(f"{name}({argument}={getattr(self, argument)!r}): {needed} is needed.")
         LabelField(self.label, self.classes)  # refuses what is not the place of a label
+        _ = self.feature_source  # refuses what cannot be features
         # Frozen for others, but an iterable of indices can be read only once.
         object.__setattr__(self, "initial", check_initial(name, self.initial, self.budget))
 
@@ -103,7 +109,10 @@ class RunConfig:
 
     def identity(self, dataset: str | None = None) -> RunIdentity:
         initial = describe_initial(self.initial)
-        return RunIdentity(selector=self.selector_name, seed=self.seed, initial=initial, dataset=dataset)
+        features = self.feature_source.name if self.feature_source is not None else None
+        return RunIdentity(
+            selector=self.selector_name, seed=self.seed, initial=initial, features=features, dataset=dataset
+        )
 
     def seed_for(self, round_number: int) -> int:
         return seed_of(self.seed, round_number)
@@ -115,6 +124,12 @@ class RunConfig:
         return Path(self.folder) if self.folder is not None else Path(trainer.default_root_dir) / FOLDER
 
     # Items and model
+
+    @cached_property
+    def feature_source(self) -> FeatureSource | None:
+        # Learning from the graph needs features from the first round on.
+        default = INPUTS if self.learn_from_graph is not None else None
+        return FeatureSource.of(self.callback, default if self.features is None else self.features, self.feature_dim)
 
     @cached_property
     def label_field(self) -> LabelField:

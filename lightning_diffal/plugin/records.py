@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints
 from lightning_diffal.plugin.answers import ask_oracle
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.state import RunState
@@ -28,6 +29,7 @@ def new_record(config: RunConfig, state: RunState) -> Record:
         seeds={"run": config.seed, "round": config.seed_for(state.round)},
         initial=identity.initial,
         dataset=state.fingerprint,
+        features=identity.features,
         **asked_of_people(config, state),
     )
 
@@ -40,10 +42,11 @@ def asked_of_people(config: RunConfig, state: RunState) -> dict[str, Any]:
     return {"classes": list(people.classes), "new_classes": people.allow_new_classes, "asked_at": now()}
 
 
-def with_fit(record: Record, trainer: Any, seconds: float) -> Record:
-    """The last value of everything that was logged as a single number, optimizer steps and seconds."""
+def with_fit(record: Record, trainer: Any, seconds: float, diffused: DiffusedPoints | None) -> Record:
+    """The last value of everything that was logged as a single number, optimizer steps, seconds, diffused labels."""
     metrics = {name: finite_or_none(float(value)) for name, value in trainer.callback_metrics.items()}
-    return replace(record, metrics=metrics, seconds={"fit": seconds}, steps=trainer.global_step)
+    summary = diffused.summary() if diffused is not None else {}
+    return replace(record, metrics=metrics, seconds={"fit": seconds}, steps=trainer.global_step, diffused=summary)
 
 
 def with_first_points(record: Record, config: RunConfig, state: RunState) -> Record:
@@ -61,7 +64,9 @@ def with_labels(record: Record, trainer: Any, state: RunState) -> Record:
     return replace(record, labels=[*ask_oracle(trainer, state.oracle, record.indices)])
 
 
-def with_query(record: Record, query: Query, labels: Sequence[int] | None, timer: StageTimer) -> Record:
+def with_query(
+    record: Record, query: Query, labels: Sequence[int] | None, predicted: Sequence[int], timer: StageTimer
+) -> Record:
     """The chosen points, and their labels if they are there.
 
     Whether points were reached is unknown to selectors that do not count it.
@@ -72,6 +77,7 @@ def with_query(record: Record, query: Query, labels: Sequence[int] | None, timer
         labels=[None] * len(query) if labels is None else [*labels],
         scores=[finite_or_none(score) for score in query.scores.tolist()],
         reached=query.reached.tolist() if query.unreached is not None else [None] * len(query),
+        predicted=list(predicted),
         unreached=query.unreached,
         seconds={**record.seconds, **timer.seconds},
     )

@@ -2,17 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+from jaxtyping import Float, Int
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from torch import Tensor
 from torch.utils.data import DataLoader
 
+from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints
 from lightning_diffal.labeling.people import People
+from lightning_diffal.labels import UNLABELED
 from lightning_diffal.plugin.config import RunConfig
+from lightning_diffal.plugin.data.diffused_view import with_diffused
 from lightning_diffal.plugin.data.guard import check_loader
 from lightning_diffal.plugin.data.loader_tree import flatten_loaders, map_loaders, named_loader, without_loader
-from lightning_diffal.plugin.data.loaders import candidates_of, hide_labels, restrict_to_labeled
+from lightning_diffal.plugin.data.loaders import RelabeledView, candidates_of, hide_labels, restrict_to_labeled
 from lightning_diffal.plugin.data.second_loaders import PoolView, sort_loaders
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_dataset
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
@@ -48,6 +55,11 @@ class RunState:
     pool: LabelPool
     ledger: Ledger
     oracle: Oracle | People
+    features: Float[Tensor, "candidates f"] | None = None
+    """Fixed features of the candidates, on the CPU; None where there are none, and in a `fast_dev_run`."""
+
+    diffused: DiffusedPoints | None = None
+    """Unlabeled points that this fit trains on with diffused labels, by their index in the dataset."""
 
     @property
     def dataset(self) -> MapStyle:
@@ -62,6 +74,18 @@ class RunState:
         """The items of each training dataset that may be trained on: those whose label is known."""
         labels = self.pool.labels
         return [(view.dataset, set(view.labeled(labels)[0])) for view in self.views]
+
+    @cached_property
+    def diffused_labels(self) -> Int[Tensor, " n"]:
+        """The diffused label of each point of the pool that is trained on with it, -1 for all others."""
+        labels = torch.full_like(self.pool.labels, UNLABELED)
+        if self.diffused is not None:
+            labels[self.diffused.rows] = self.diffused.labels
+        return labels
+
+    def diffused_items(self) -> list[tuple[MapStyle, set[int]]]:
+        """The items of each training dataset that may be trained on with a diffused label."""
+        return [(view.dataset, set(view.labeled(self.diffused_labels)[0])) for view in self.views]
 
     def limit_classes(self, num_classes: int | None) -> None:
         """Let the oracle refuse answers beyond the classes there are, as far as that is known."""
@@ -177,8 +201,14 @@ def complete(trainer: Any, state: RunState, record: Record) -> Record:
     return completed
 
 
-def labeled_loaders(config: RunConfig, state: RunState, loaders: Any) -> Any:
-    """The training loaders over the labeled points alone; the one named `unlabeled` over all, without labels."""
+def labeled_loaders(config: RunConfig, state: RunState, loaders: Any, draw_seed: int = 0) -> Any:
+    """The training loaders over the labeled points alone; the one named `unlabeled` over all, without labels.
+
+    Where there are points with diffused labels, some of them join each batch.
+
+    Args:
+        draw_seed: Of which ones.
+    """
     # Lightning or the user's code may ask again, and new datasets may be made then. Those before may still be in use.
     views, others = sort_loaders(loaders, config.other_data, config.same_data, config.unlabeled)
     state.views[:] = views + [old for old in state.views if all(old.dataset is not view.dataset for view in views)]
@@ -201,6 +231,11 @@ def labeled_loaders(config: RunConfig, state: RunState, loaders: Any) -> Any:
         if view is None:
             return loader
         positions, known = view.labeled(labels)
-        return restrict_to_labeled(loader, positions, None if own else known, state.round, config.label_field)
+        labeled = restrict_to_labeled(loader, positions, None if own else known, state.round, config.label_field)
+        positions, diffused = view.labeled(state.diffused_labels)
+        if state.diffused is None or not positions:
+            return labeled
+        more = RelabeledView(loader.dataset, positions, diffused, config.label_field)
+        return with_diffused(labeled, more, state.diffused.share, draw_seed)
 
     return map_loaders(loaders, restrict)

@@ -118,6 +118,7 @@ def row_of(record: Record) -> dict[str, Any]:
         "round": record.round,
         "labels": record.labeled,
         **record.metrics,
+        **({"diffused": int(record.diffused["points"])} if record.diffused else {}),
         "steps": record.steps,
         "asked": len(record.indices),
         "explored": explored,

@@ -15,13 +15,19 @@ class RunIdentity:
     selector: str
     seed: int
     initial: str
+    features: str | None = None
+    """Where the fixed features come from, None if there are none."""
     dataset: str | None = None
     """The dataset's fingerprint; None before it is known, and then not compared."""
 
     @staticmethod
     def of(record: Record) -> "RunIdentity":
         return RunIdentity(
-            selector=record.selector, seed=record.seeds["run"], initial=record.initial, dataset=record.dataset
+            selector=record.selector,
+            seed=record.seeds["run"],
+            initial=record.initial,
+            features=record.features,
+            dataset=record.dataset,
         )
 
     def check(self, record: Record, number: int) -> None:
@@ -30,7 +36,12 @@ class RunIdentity:
             raise ValueError(f"round {record.round} where round {number} was expected: a line is missing or doubled.")
         if self.dataset is not None and record.dataset != self.dataset:
             raise ValueError(other_dataset("this run was made", record.dataset, self.dataset))
-        theirs = {"selector": record.selector, "seed": record.seeds["run"], "initial": record.initial}
+        theirs = {
+            "selector": record.selector,
+            "seed": record.seeds["run"],
+            "initial": record.initial,
+            "features": record.features,
+        }
         for name, value in theirs.items():
             ours = getattr(self, name)
             if value != ours:

@@ -39,12 +39,18 @@ class Record:
     """How the first labels were chosen."""
     dataset: str
     """The dataset's fingerprint."""
+    features: str | None = None
+    """Where the fixed features come from, None if there are none."""
     metrics: dict[str, float | None] = field(default_factory=dict)
     """The last value of every metric of the fit."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Duration of the fit and of each stage of the query."""
     steps: int = 0
     """Optimizer steps of the fit."""
+    predicted: list[int] = field(default_factory=list)
+    """The class that the model gave each point of the query before it was labeled; empty where that is unknown."""
+    diffused: dict[str, float] = field(default_factory=dict)
+    """Of the points that were trained on with diffused labels: how many, how sure. Empty where that was not tried."""
     unreached: int | None = None
     """Unlabeled points that no label had reached before the query."""
     last: str | None = None
@@ -71,6 +77,8 @@ class Record:
             record = Record(**checked_fields(Record, line))
         for name in ("labels", "scores", "reached"):
             check_length(name, getattr(record, name), record.indices)
+        if record.predicted:
+            check_length("predicted", record.predicted, record.indices)
         return record
 
     @property
@@ -215,9 +223,12 @@ TESTS: Final[dict[str, tuple[str, Callable[[object], bool]]]] = {
     "seeds": ("integers named run and round", lambda value: names_of(is_int)(value) and {"run", "round"} <= set(value)),  # type: ignore[call-overload]
     "initial": ("text", is_text),
     "dataset": ("a fingerprint like 120-0123456789abcdef", is_text),
+    "features": ("text, or null", optional(is_text)),
     "metrics": ("numbers or null by name", names_of(optional(is_number))),
     "seconds": ("numbers by name", names_of(is_number)),
     "steps": ("an integer from 0", is_count),
+    "predicted": ("a list of integers from 0", all_of(is_count)),
+    "diffused": ("numbers by name", names_of(is_number)),
     "unreached": ("an integer from 0, or null", optional(is_count)),
     "last": (f"one of {', '.join(REASONS)}, or null", lambda value: value is None or value in REASONS),
     "when": ("text", is_text),
