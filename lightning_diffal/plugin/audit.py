@@ -27,11 +27,11 @@ class Ranking:
     predicted: Int[Tensor, " s"]
     """The class that diffuses to each from the other labels."""
     suspicion: Float[Tensor, " s"]
-    """The margin of that class, in [0, 1]."""
+    """1 - h_y / max_c h_c of the diffused mass h, y the label that the point has: in (0, 1]."""
 
 
 def rank_suspicious(graph: NeighborGraph, labels: Int[Tensor, " n"], num_classes: int, steps: int = STEPS) -> Ranking:
-    """Labeled points whose label is not the one that diffuses to them from all other labels, surest first.
+    """Labeled points whose label is not the one that diffuses to them from all other labels, least supported first.
 
     Args:
         labels: Class of each node, -1 where unknown.
@@ -41,8 +41,8 @@ def rank_suspicious(graph: NeighborGraph, labels: Int[Tensor, " n"], num_classes
     points = max(1, int((labels >= 0).sum()))
     left_out = leave_one_out(graph, labels, num_classes, steps=steps, max_points=points)
     wrong = (~left_out.correct & (left_out.predicted >= 0)).nonzero()[:, 0]
-    order = wrong[left_out.confidence[wrong].argsort(descending=True, stable=True)]
-    return Ranking(left_out.rows[order], left_out.predicted[order], left_out.confidence[order])
+    order = wrong[left_out.support[wrong].argsort(stable=True)]
+    return Ranking(left_out.rows[order], left_out.predicted[order], 1 - left_out.support[order])
 
 
 def audit(config: RunConfig, state: RunState | None, embeddings: Tensor | None, limit: int | None) -> list[Question]:

@@ -10,8 +10,6 @@ from typing import Any
 import lightning.pytorch
 import pytorch_lightning
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from numpy.typing import NDArray
-from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check
@@ -34,8 +32,10 @@ from lightning_diffal.plugin.distributed.rank_agreement import check_same_start
 from lightning_diffal.plugin.distributed.shared_folder import acquire, check_shared_folder
 from lightning_diffal.plugin.distributed.strategies import check_forward
 from lightning_diffal.plugin.dry_run import check_first_labels, dry_run
+from lightning_diffal.plugin.features.choice import with_best_features, with_features
 from lightning_diffal.plugin.features.encode import check_layer
 from lightning_diffal.plugin.features.fixed import check_row_count, fixed_features
+from lightning_diffal.plugin.features.source import FeatureArgument
 from lightning_diffal.plugin.logging import continue_logged_steps, log_round
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.progress_bars import stage_timer_for
@@ -106,7 +106,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             them the embedding stands in). A tensor, an array or the path of a `.npy` or `.safetensors` file with one
             row for each point, in the order of the dataset; an encoder, which is a module or a function of a batch and
             is run once over the pool; the name of a layer of the model as it comes, before the first fit, as
-            "backbone.pool" of a pretrained one; or "inputs", the flattened inputs. They are kept in `folder`.
+            "backbone.pool" of a pretrained one; or "inputs", the flattened inputs. They are kept in `folder`. "auto"
+            compares inputs, the model as it comes and its embedding in every query, by the leave-one-out accuracy of
+            diffused labels.
         feature_dim: Features with more dimensions are reduced to so many principal components. None keeps all. What
             modules and layers give, and anything but inputs that was reduced, is scaled to unit length.
         learn_from_graph: Train on unlabeled points, too, with the labels that diffuse to them over the graph of the
@@ -141,7 +143,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         trial_batch: bool = True,
         weights_only: bool = True,
         seed: int = 0,
-        features: str | Path | nn.Module | Callable[..., Any] | Tensor | NDArray[Any] | None = None,
+        features: FeatureArgument = None,
         feature_dim: int | None = 64,
         learn_from_graph: bool | LearnFromGraph = False,
     ) -> None:
@@ -332,8 +334,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         timer = stage_timer_for(trainer, module)
         if self.skipped is None:
             starts_untrained = self.checkpoints is not None and not self.config.warm_start
-            features = fixed_features(trainer, module, self.config, state, timer, starts_untrained)
-            state = replace(state, features=features)
+            found = fixed_features(trainer, module, self.config, state, timer, starts_untrained)
+            state = with_features(replace(state, feature_sets=found))
         if begins:
             record = replace(record, seconds=timer.seconds)
             if self.config.trial_batch and not trainer.fast_dev_run and not simulated:
@@ -419,8 +421,10 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         timer = stage_timer_for(trainer, module)
         embedded = embed_pool(trainer, module, self.config, state, timer)
         self.embeddings = embedded.embeddings
+        state, accuracy = with_best_features(trainer, self.config, state, embedded, timer)
         query, answers = choose_points(trainer, self.config, state, embedded, timer)
         labels = answers.complete(query.indices.tolist()) if state.oracle.immediate else None
+        record = replace(record, feature_accuracy=accuracy)
         record = with_query(record, query, labels, predicted_classes(state, embedded, query), timer)
         write_question(trainer, self.config, state, record, embedded)
         return record
