@@ -10,6 +10,7 @@ from typing import Any
 import lightning.pytorch
 import pytorch_lightning
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check

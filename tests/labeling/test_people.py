@@ -41,15 +41,19 @@ def answer_all(folder, **others):
 
 
 class Counting(Net):
-    """Notes the labels of each fit."""
+    """Notes the labels of each fit, but not of the trial batch before the first question."""
 
     fits: ClassVar = []
 
+    def is_trial(self):
+        return not any(isinstance(callback, ActiveLearning) for callback in self.trainer.callbacks)
+
     def on_train_start(self):
-        self.fits.append({})
+        if not self.is_trial():
+            self.fits.append({})
 
     def training_step(self, batch, batch_idx):
-        for x, y in zip(*batch, strict=True):
+        for x, y in zip(*batch, strict=True) if not self.is_trial() else ():
             self.fits[-1][round(float(x.sum()), 3)] = int(y)
         return super().training_step(batch, batch_idx)
 
@@ -168,17 +172,26 @@ def test_a_classifier_that_is_too_narrow_for_a_new_class_is_named(place):
 def test_the_first_query_may_be_of_the_untrained_model(place):
     history = fit(place, initial=0)
     assert history.waiting.round == 0
-    assert {question.reason for question in open_query(place / "run").questions} == {"explore"}
+    questions = open_query(place / "run").questions
+    assert questions[0].reason == "explore"
+    assert {question.prediction for question in questions} <= set(CLASSES)
 
 
 def test_labels_of_people_replace_those_of_the_dataset(tmp_path):
     people = People(["a", "b", "c"])
     active = ActiveLearning(4, 8, selector=MarginSelector(), initial=4, oracle=people, folder=tmp_path / "run")
-    model = CloudNet()
-    active.fit(quiet(tmp_path, active, max_epochs=1, limit_val_batches=0), model, datamodule=Data())
+    seen = []
+
+    class Watched(CloudNet):
+        def training_step(self, batch, batch_idx):
+            seen.extend(batch[1].tolist())
+            return super().training_step(batch, batch_idx)
+
+    active.fit(quiet(tmp_path, active, max_epochs=1, limit_val_batches=0), Watched(), datamodule=Data())
     active.answer(dict.fromkeys(active.history.waiting.indices, "b"))
-    active.fit(quiet(tmp_path, active, max_epochs=1, limit_val_batches=0), model, datamodule=Data())
-    assert set(model.diary[-1]["labels"].values()) == {1}
+    seen.clear()
+    active.fit(quiet(tmp_path, active, max_epochs=1, limit_val_batches=0), Watched(), datamodule=Data())
+    assert seen == [1] * 4
 
 
 @pytest.mark.parametrize(
