@@ -15,6 +15,7 @@ from lightning_diffal.selectors.poisson import PoissonSelector
 from lightning_diffal.selectors.probcover import ProbCoverSelector
 from lightning_diffal.selectors.random import RandomSelector
 from lightning_diffal.selectors.typiclust import TypiClustSelector
+from lightning_diffal.selectors.uherding import UHerdingSelector
 from lightning_diffal.selectors.uncertainty import EntropySelector, MarginSelector, UncertaintySelector
 from lightning_diffal.studies.definitions import Study
 
@@ -44,6 +45,7 @@ SELECTORS: dict[str, Maker] = PAPER_SELECTORS | {
     "badge": lambda study: BADGESelector(),
     "bait": lambda study: BAITSelector(),
     "typiclust": lambda study: TypiClustSelector(),
+    "uherding": lambda study: UHerdingSelector(),
     "probcover": lambda study: ProbCoverSelector(),
     "poisson": lambda study: PoissonSelector(neighbors=study.neighbors),
     "dirichlet": lambda study: DirichletSelector(neighbors=study.neighbors),
