@@ -72,9 +72,9 @@ def leave_one_out(
         labels: Class of each node, -1 where unknown.
         max_points: With more labeled points, so many of them are drawn and predicted, still from all labels. The
             standard error of the accuracy is then at most 0.5 / √max_points.
-        keep_class_size: Multiply the mass of the point's own class, which has one of its m_c labels less than before, by
-            1 + 1 / (m_c - 1)². With two labels a class all others would be twice as strong, and the accuracy far
-            lower than with all labels: 20% where it is 42% (docs/design.md).
+        keep_class_size: Multiply the mass of the point's own class, which has one of its m_c labels less than before,
+            by 1 + 1 / (m_c - 1)². With two labels a class all others would be twice as strong, and the accuracy far
+            lower than with all labels: 19% where it is 42% (docs/design.md).
         generator: Draws them; by default one seeded with 0.
 
     Cost: O(steps · edges · (classes + points / 2)) time; W̄ is symmetric, so that half of the steps give all r_t.
