@@ -15,6 +15,7 @@ from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from lightning_diffal.labeling.people import People
     from lightning_diffal.plugin.callback import ActiveLearning
     from lightning_diffal.plugin.data.samplers import LabeledSampler
     from lightning_diffal.plugin.diffusion import DiffusionActiveLearning
@@ -29,6 +30,7 @@ __all__ = [
     "LabeledSampler",
     "LearnFromGraph",
     "NeighborGraph",
+    "People",
     "PerClass",
     "Query",
     "ScoreSelector",
@@ -39,11 +41,12 @@ __all__ = [
     "diffuse",
 ]
 
-# The names that need Lightning are imported at their first use: the core works without it.
+# Names that the core does without are imported at their first use: those of plugin need Lightning.
 _LAZY = {
     "ActiveLearning": "lightning_diffal.plugin.callback",
     "DiffusionActiveLearning": "lightning_diffal.plugin.diffusion",
     "LabeledSampler": "lightning_diffal.plugin.data.samplers",
+    "People": "lightning_diffal.labeling.people",
 }
 
 

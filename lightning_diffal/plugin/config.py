@@ -12,13 +12,14 @@ from torch.utils.data import Dataset
 
 from lightning_diffal.arguments import check_count, check_flag, skip_type_check
 from lightning_diffal.diffusion.learn_from_graph import LearnFromGraph
+from lightning_diffal.labeling.people import People
 from lightning_diffal.plugin.features.source import INPUTS, FeatureSource
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.model.reader import ModelReading
 from lightning_diffal.pool.dataset.items import LabelArgument, LabelField
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass, check_initial, describe_initial
-from lightning_diffal.pool.ledger import RunIdentity
+from lightning_diffal.pool.ledger_entries import RunIdentity
 from lightning_diffal.pool.oracle import AnswerFunction
 from lightning_diffal.pool.randomness import seed_of
 from lightning_diffal.selectors.base import Selector
@@ -47,7 +48,7 @@ class RunConfig:
     unlabeled: str | int | None
     pool: Any
     pool_batch_size: int | None
-    oracle: AnswerFunction | None
+    oracle: AnswerFunction | People | None
     num_classes: int | None
     stop_when: Callable[[History], bool] | None
     warm_start: bool
@@ -132,7 +133,13 @@ class RunConfig:
 
     @cached_property
     def label_field(self) -> LabelField:
-        return LabelField(self.label, self.classes)
+        """With people for an oracle, items need not have a label."""
+        names = self.people.classes if self.classes is None and self.people is not None else self.classes
+        return LabelField(self.label, names, add=self.people is not None)
+
+    @property
+    def people(self) -> People | None:
+        return self.oracle if isinstance(self.oracle, People) else None
 
     def reading(self, num_classes: int | None) -> ModelReading:
         """How embedding and logits are read off the model.

@@ -1,7 +1,7 @@
 """Labels that diffuse over the graph of the features: points to train on, and predictions for the whole pool."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -17,13 +17,10 @@ from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
-from lightning_diffal.plugin.features.graph_files import GraphFolder
+from lightning_diffal.plugin.features.fixed import MAX_INPUT_SIZE
 from lightning_diffal.plugin.model.shards import ranks_of
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.progress import StageTimer
-
-# Inputs of more numbers are not taken for features unless the user says so: a pixel of a photo tells little.
-MAX_INPUT_SIZE: Final = 4096
 
 
 class FeatureGraph:
@@ -40,9 +37,10 @@ class FeatureGraph:
         assert state.features is not None
         same = self.features is not None and self.neighbors == neighbors and torch.equal(self.features, state.features)
         if self.graph is None or not same:
-            build = GraphFolder(state.ledger.folder)
             with timer.stage("graph"):
-                graph = build(state.features.to(device), neighbors, progress=timer.track, ranks=ranks)
+                graph = state.build_feature_graph(
+                    state.features.to(device), neighbors, progress=timer.track, ranks=ranks
+                )
             self.features, self.neighbors, self.graph = state.features, neighbors, graph.symmetric
         return self.graph
 

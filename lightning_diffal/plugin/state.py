@@ -1,10 +1,10 @@
 """What one fit knows of the run: the pool, its labels, the ledger and the oracle."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints
+from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
+from lightning_diffal.labeling.people import People
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.diffused_view import with_diffused
@@ -26,9 +28,12 @@ from lightning_diffal.pool.dataset.fingerprint import length_of, match_fingerpri
 from lightning_diffal.pool.dataset.items import MapStyle
 from lightning_diffal.pool.folder.answer_file import AnswerFile
 from lightning_diffal.pool.label_pool import LabelPool
-from lightning_diffal.pool.ledger import Ledger, RunIdentity
+from lightning_diffal.pool.ledger import Ledger
+from lightning_diffal.pool.ledger_entries import RunIdentity, first_labels_of
 from lightning_diffal.pool.oracle import DatasetOracle, FunctionOracle, Oracle, num_classes_of
-from lightning_diffal.pool.record import Correction, Record
+from lightning_diffal.pool.record import Answered, Entry, Record
+
+Line = TypeVar("Line", bound=Record | Answered)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,9 +55,13 @@ class RunState:
     fingerprint: str
     pool: LabelPool
     ledger: Ledger
-    oracle: Oracle
+    oracle: Oracle | People
     features: Float[Tensor, "candidates f"] | None = None
     """Fixed features of the candidates, on the CPU; None where there are none, and in a `fast_dev_run`."""
+    feature_sets: dict[str, Tensor] = field(default_factory=dict)
+    """All fixed features by name: one, or those that `features="auto"` chooses from."""
+    build_feature_graph: Callable[..., NeighborGraph] = build_graph
+    """Makes the graph of the features, or reads it from the run's folder."""
 
     diffused: DiffusedPoints | None = None
     """Unlabeled points that this fit trains on with diffused labels, by their index in the dataset."""
@@ -118,13 +127,20 @@ def open_state(trainer: Any, config: RunConfig, loaders: Any) -> RunState:
         oracle=oracle_of(config, first.dataset, answers),
     )
 
-    def read_folder() -> list[Record | Correction]:
+    def read_folder() -> list[Entry]:
         entries = ledger.read(config.identity(dataset))
+        if config.people is not None and folder is not None:
+            new = config.people.collect(folder, entries, config.budget)
+            ledger.write(new)
+            return [*entries, *new]
         if answers is not None and config.oracle is not None:
-            answers.read({index for entry in entries for index in entry.indices})
+            answers.read(first_labels_of(entries))
         return entries
 
     ledger.replay(from_rank_zero(trainer, read_folder), state.pool)
+    state.candidates[:] = [index for index in state.candidates if index not in ledger.given_up]
+    if config.people is not None:
+        config.people.update_classes(ledger.entries)
     return state
 
 
@@ -140,12 +156,14 @@ def fingerprint_of(trainer: Any, config: RunConfig, folder: Path | None, dataset
     return from_rank_zero(trainer, match)  # where items are random, another rank may have read others
 
 
-def oracle_of(config: RunConfig, dataset: MapStyle, answers: AnswerFile | None) -> Oracle:
-    """Who answers: the dataset itself, or the user's function, whose answers are kept in a file."""
+def oracle_of(config: RunConfig, dataset: MapStyle, answers: AnswerFile | None) -> Oracle | People:
+    """Who answers: the dataset itself, people, or the user's function, whose answers are kept in a file."""
     if config.oracle is None:
         return DatasetOracle(dataset, config.label_field)
     if answers is None:
         return FunctionOracle(stand_in_labels, None)
+    if isinstance(config.oracle, People):
+        return config.oracle
     return FunctionOracle(config.oracle, answers, config.label_field)
 
 
@@ -158,21 +176,34 @@ def restore_from_checkpoint(
     trainer: Any, state: RunState, checkpoint_records: Sequence[dict[str, Any]], identity: RunIdentity
 ) -> None:
     """Add the rounds of a checkpoint that the ledger does not have. A checkpoint with fewer changes nothing."""
-    for record in state.ledger.records_beyond(checkpoint_records, identity):
-        commit(trainer, state, record)
+    for entry in state.ledger.entries_beyond(checkpoint_records, identity):
+        commit(trainer, state, entry)
 
 
-def commit(trainer: Any, state: RunState, record: Record) -> Record:
-    """Write a round on rank 0, then apply it on every rank."""
+def commit(trainer: Any, state: RunState, entry: Line) -> Line:
+    """Write a round, a question or answers on rank 0, then apply it on every rank."""
 
-    def append() -> Record:
-        state.ledger.append(record, state.pool)
-        return record
+    def append() -> Line:
+        state.ledger.append(entry, state.pool)
+        return entry
 
     committed = from_rank_zero(trainer, append)
     if not trainer.is_global_zero:
         state.ledger.apply(committed, state.pool)
     return committed
+
+
+def complete(trainer: Any, state: RunState, record: Record) -> Record:
+    """Write on rank 0 a round with its labels in the place of its question, then apply it on every rank."""
+
+    def replace_question() -> Record:
+        state.ledger.complete(record, state.pool)
+        return record
+
+    completed = from_rank_zero(trainer, replace_question)
+    if not trainer.is_global_zero:
+        state.ledger.apply_completion(completed, state.pool)
+    return completed
 
 
 def labeled_loaders(config: RunConfig, state: RunState, loaders: Any, draw_seed: int = 0) -> Any:

@@ -1,9 +1,11 @@
 """Selectors: which points to ask about."""
 
 from lightning_diffal.selectors.badge import BADGESelector
+from lightning_diffal.selectors.bait import BAITSelector
 from lightning_diffal.selectors.bald import BALDSelector
 from lightning_diffal.selectors.base import ScoreSelector, Selector
 from lightning_diffal.selectors.coreset import CoresetSelector
+from lightning_diffal.selectors.coverage import CoverageSelector
 from lightning_diffal.selectors.diffusion import DiffusionSelector
 from lightning_diffal.selectors.dirichlet import DirichletSelector
 from lightning_diffal.selectors.local_max import LocalMaxSelector
@@ -17,8 +19,10 @@ from lightning_diffal.selectors.uncertainty import EntropySelector, MarginSelect
 
 __all__ = [
     "BADGESelector",
+    "BAITSelector",
     "BALDSelector",
     "CoresetSelector",
+    "CoverageSelector",
     "DiffusionSelector",
     "DirichletSelector",
     "EntropySelector",

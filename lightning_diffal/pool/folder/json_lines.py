@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lightning_diffal.pool.folder.files import flush_folder, make_folder
+from lightning_diffal.pool.folder.files import flush_folder, make_folder, write_atomically
 from lightning_diffal.pool.folder.line_format import parse_object, seal, unseal
 
 
@@ -61,11 +61,8 @@ class JsonLines:
         is_new = not self.path.exists()
         with self.path.open("ab") as file:
             end = file.seek(0, os.SEEK_END)
-            if end != self.size and self.complete_size() != self.size:
-                raise RuntimeError(
-                    f"{self.path} has changed since it was read: another process writes to it. "
-                    "One run needs a folder of its own: folder=..."
-                )
+            if end != self.size:
+                self.check_unchanged()
             file.truncate(self.size)
             try:
                 file.write(line)
@@ -78,12 +75,29 @@ class JsonLines:
             flush_folder(self.path.parent)
         self.size += len(line)
 
+    def replace_last(self, content: dict[str, Any]) -> None:
+        """Put another line in the place of the last one. A crash leaves the old one or the new one."""
+        self.check_unchanged()
+        before = self.path.read_bytes()[: self.size]
+        kept = before[: before.rfind(b"\n", 0, -1) + 1]
+        line = json.dumps(seal(content), allow_nan=False).encode() + b"\n"
+        write_atomically(self.path, lambda temporary: temporary.write_bytes(kept + line))
+        self.size = len(kept) + len(line)
+
     def remove_torn_line(self, file: int) -> None:
         """What a full disk has taken of a line. If this fails, too, it is skipped when the file is read."""
         try:
             os.truncate(file, self.size)
         except OSError:
             warnings.warn(f"{self.path}: the disk is full, and the last line is torn.", stacklevel=3)
+
+    def check_unchanged(self) -> None:
+        """Refuse to write after a line that somebody else has written."""
+        if self.complete_size() != self.size:
+            raise RuntimeError(
+                f"{self.path} has changed since it was read: another process writes to it. "
+                "One run needs a folder of its own: folder=..."
+            )
 
     def complete_size(self) -> int:
         """Bytes of the file up to its last line end."""
