@@ -1,5 +1,6 @@
 """Labels that diffuse over the graph of the features: points to train on, and predictions for the whole pool."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,12 +33,18 @@ class FeatureGraph:
         self.graph: NeighborGraph | None = None
 
     def of(
-        self, features: Tensor, neighbors: int | None, device: torch.device, timer: StageTimer, ranks: Ranks
+        self,
+        features: Tensor,
+        neighbors: int | None,
+        device: torch.device,
+        timer: StageTimer,
+        ranks: Ranks,
+        build: Callable[..., NeighborGraph] = build_graph,
     ) -> NeighborGraph:
         same = self.features is not None and self.neighbors == neighbors and torch.equal(self.features, features)
         if self.graph is None or not same:
             with timer.stage("graph"):
-                graph = build_graph(features.to(device), neighbors, progress=timer.track, ranks=ranks)
+                graph = build(features.to(device), neighbors, progress=timer.track, ranks=ranks)
             self.features, self.neighbors, self.graph = features, neighbors, graph.symmetric
         return self.graph
 
@@ -54,7 +61,8 @@ def choose_diffused(
     if settings is None or features is None:
         return None
     device = trainer.strategy.root_device
-    neighbors = graph.of(features, settings.neighbors, device, timer, ranks_of(trainer))
+    build = state.build_feature_graph
+    neighbors = graph.of(features, settings.neighbors, device, timer, ranks_of(trainer), build)
     labels, num_classes = candidate_labels(state)
 
     def choose() -> DiffusedPoints:
