@@ -15,7 +15,8 @@ from lightning_diffal.studies.report.charts import (
     tick_label,
     ticks,
 )
-from lightning_diffal.studies.report.sections import Section, Series
+from lightning_diffal.studies.report.sections import Section
+from lightning_diffal.studies.report.series import Series
 from lightning_diffal.studies.report.statistics import (
     Interval,
     LabelDifference,

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from lightning_diffal.studies.report.charts import Bars, Chart, Figure, Table, Text, number_axis, row_chart, ticks
-from lightning_diffal.studies.report.sections import Section, Series
+from lightning_diffal.studies.report.sections import Section
+from lightning_diffal.studies.report.series import Series
 
 STAGES = ("fit", "embedding", "graph", "query")
 Seconds = Mapping[str, Mapping[str, float]]
