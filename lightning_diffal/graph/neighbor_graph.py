@@ -1,6 +1,5 @@
 """The weighted k-NN graph of a pool of embeddings."""
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,6 +23,7 @@ from lightning_diffal.graph.knn.nearest_neighbors import default_neighbors, near
 from lightning_diffal.graph.knn.registry import Backend
 from lightning_diffal.numerics.precision import at_least_float32, wide_dtype
 from lightning_diffal.numerics.ragged import run_positions
+from lightning_diffal.numerics.sparse import csr
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,15 +106,6 @@ class NeighborGraph:
         """The rows with an edge to any of `nodes`, once for each such edge."""
         crow, source = self.incoming
         return source[run_positions(crow[nodes], crow[nodes + 1] - crow[nodes])]
-
-
-def csr(crow: Int[Tensor, " r_plus_1"], col: Int[Tensor, " e"], value: Float[Tensor, " e"], width: int) -> Tensor:
-    """A sparse CSR tensor (r, width)."""
-    with warnings.catch_warnings():
-        # torch warns once in a process that CSR is in beta; users of this library cannot act on it.
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
-        size = (len(crow) - 1, width)
-        return torch.sparse_csr_tensor(crow, col, value, size, device=value.device, check_invariants=False)
 
 
 @torch.no_grad()
