@@ -36,6 +36,8 @@ BUFFER_CAPACITY = 2**22
 # The initial search compares a cell with the nearest cells that hold this many points, at most so many cells.
 INITIAL_POINTS = 768
 MAX_INITIAL_CELLS = 48
+# Parts that the rows of an approximate search are divided into.
+FIXED_PARTS = 8
 # Points on which it is estimated how much the cells save.
 SAMPLE = 2048
 
@@ -52,12 +54,14 @@ class InitialResult:
 
 
 def pruned_search(
-    cells: VoronoiCells, initial: InitialResult, progress: Progress
+    cells: VoronoiCells, initial: InitialResult, progress: Progress, probe: int | None = None
 ) -> tuple[Int[Tensor, "r count"], Float[Tensor, " r"]]:
     """The rows of the nearest points of each query point, itself among them, and what the float32 error grows with.
 
     Distances are computed from offsets to a center nearby, so that the spread is the size of the cells a point is
     compared with and not its norm: clusters far from the origin cost no precision.
+
+    With `probe` only so many cells, those whose centers are nearest to a point, are searched for its neighbors.
 
     Cost: between O(n^0.5 d) and O(n d) for each row. Memory besides the result: O(n d + r count) for sorted copies and
     the initial search, and about 200 MiB of tables and tiles.
@@ -66,11 +70,12 @@ def pruned_search(
     spread = torch.empty_like(initial.distance[:, 0])
     threads = num_threads(found.device)
     # A multiple of the threads, and each part has points from everywhere: all take about as long.
-    parts = threads * -(-len(found) * len(cells.center) // TABLE_ENTRIES)
+    # Where cells are left out, rounding may decide which: the parts must not depend on the number of threads.
+    parts = (threads if probe is None else FIXED_PARTS) * -(-len(found) * len(cells.center) // TABLE_ENTRIES)
 
     def search(first: int) -> None:
         part = slice(first, None, parts)
-        nearest, spread[part] = search_remaining_cells(cells, initial, part, BUFFER_CAPACITY // threads)
+        nearest, spread[part] = search_remaining_cells(cells, initial, part, BUFFER_CAPACITY // threads, probe)
         found[part] = cells.index[nearest]
 
     run_parallel(search, range(min(parts, len(found))), found.device, progress)
@@ -120,7 +125,7 @@ def search_nearby_cells(cells: VoronoiCells, query: Int[Tensor, " r"], count: in
 
 
 def search_remaining_cells(
-    cells: VoronoiCells, initial: InitialResult, part: slice, capacity: int
+    cells: VoronoiCells, initial: InitialResult, part: slice, capacity: int, probe: int | None
 ) -> tuple[Int[Tensor, "b count"], Float[Tensor, " b"]]:
     """Positions of the nearest points of a part of the query points, and the largest radius of the cells compared with.
 
@@ -131,7 +136,7 @@ def search_remaining_cells(
     dimensions, full_dimensions = points.shape[1], cells.full_points.shape[1]
     farthest = known.amax(dim=1)
     farthest = farthest + search_error(initial.spread[part], norm, farthest, full_dimensions)
-    table, spread = cells_in_reach(cells, initial, query, farthest)
+    table, spread = cells_in_reach(cells, initial, query, farthest, probe)
     limit = farthest + search_error(spread, norm, farthest, full_dimensions)
     # The limit takes part in the products below, and so in their rounding.
     spread = torch.maximum(spread, limit.sqrt() / 2)
@@ -167,12 +172,17 @@ def search_remaining_cells(
 
 
 def cells_in_reach(
-    cells: VoronoiCells, initial: InitialResult, query: Int[Tensor, " b"], farthest: Float[Tensor, " b"]
+    cells: VoronoiCells,
+    initial: InitialResult,
+    query: Int[Tensor, " b"],
+    farthest: Float[Tensor, " b"],
+    probe: int | None = None,
 ) -> tuple[Bool[Tensor, "m b"], Float[Tensor, " b"]]:
     """Which cells not searched yet may hold a neighbor of each query point, and the largest radius of them and its own.
 
     Args:
         farthest: The squared distance within which all neighbors are.
+        probe: Only the cells with so many nearest centers.
     """
     table = torch.empty(len(cells.center), len(query), dtype=torch.bool, device=query.device)
     spread = cells.radius[cells.assignment[query]]
@@ -190,6 +200,8 @@ def cells_in_reach(
         ball = (cells.radius[:, None] + limit).square_().sub_(own)
         rounding = slack * (own + 2 * square[own_cell] + farthest[part])
         near = to_center < torch.minimum(plane, ball, out=ball).add_(rounding)
+        if probe is not None and probe < len(near):
+            near &= to_center <= to_center.topk(probe, dim=0, largest=False, sorted=False).values.amax(dim=0)
         table[:, part] = near
         spread[part] = torch.maximum(spread[part], (near * cells.radius[:, None]).amax(dim=0))
     return table, spread
