@@ -4,8 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lightning_diffal.numerics.threads import run_parallel
+
 # Points projected at a time, in float64.
-PART = 4096
+PART = 1024
 ITERATIONS = 2
 
 
@@ -29,9 +31,12 @@ def contract(points: Float[Tensor, "n d"], basis: Float[Tensor, "d m"]) -> Float
     |x - y|² ≥ |Px - Py|² + (r_x - r_y)²: distances of the result are lower bounds. Computed in float64, rounded once.
     """
     result = points.new_empty(len(points), basis.shape[1] + 1)
-    for part, out in zip(points.split(PART), result.split(PART), strict=True):
-        wide = part.double()
+
+    def project(start: int) -> None:
+        wide, out = points[start : start + PART].double(), result[start : start + PART]
         projected = wide @ basis
         out[:, :-1] = projected
-        out[:, -1] = (wide.square().sum(dim=1) - projected.square().sum(dim=1)).clamp_min_(0).sqrt_()
+        out[:, -1] = (wide.square_().sum(dim=1) - projected.square_().sum(dim=1)).clamp_min_(0).sqrt_()
+
+    run_parallel(project, range(0, len(points), PART), points.device)
     return result

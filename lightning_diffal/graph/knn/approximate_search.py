@@ -23,6 +23,8 @@ MIN_RECALL = 0.97
 SAMPLE = 256
 # Each point is compared with the cells nearest to it that hold about this many points, at first.
 POINTS_SEARCHED = 1536
+# The initial search, which bounds the distance of the last neighbor, is among so many.
+INITIAL_POINTS = 256
 # As in `search_torch`; what is left of a projection may cost as much as this.
 PROJECT_ABOVE, MAX_COST = 160, 0.14
 
@@ -39,7 +41,7 @@ def search_approximate(
     """
     with single_thread():
         basis = choose_basis(points, count, MAX_COST, ranks) if points.shape[1] > PROJECT_ABOVE else None
-        cells = build_cells(points, ranks, basis)
+    cells = build_cells(points, ranks, basis)
     query = positions_of_rank(cells, ranks)
     generator = torch.Generator(device=points.device).manual_seed(0)
     drawn = torch.randperm(len(points), generator=generator, device=points.device)[:SAMPLE].sort().values
@@ -62,7 +64,7 @@ def search_cells(
     cells: VoronoiCells, query: Int[Tensor, " r"], count: int, progress: Progress, probe: int
 ) -> Candidates:
     """The nearest of the points in the `probe` cells nearest to each."""
-    initial = search_nearby_cells(cells, query, count)
+    initial = search_nearby_cells(cells, query, count, INITIAL_POINTS)
     return Candidates(cells.index[query], *pruned_search(cells, initial, progress, probe))
 
 

@@ -11,7 +11,7 @@ DIRECTIONS = (31, 63, 127)
 # Points of the sample, whose directions are taken, and those of it whose neighbors are found.
 SAMPLE, ROWS = 2048, 64
 # The distance of a single pair takes as long as so many in a product.
-PAIR_COST = 25
+PAIR_COST = 40
 # Of the pool, in cells that cannot be skipped. The cells are not known yet; this is about what trained layers have.
 USUAL_FRACTION = 0.3
 

@@ -37,7 +37,7 @@ BUFFER_CAPACITY = 2**22
 INITIAL_POINTS = 768
 MAX_INITIAL_CELLS = 48
 # Parts that the rows of an approximate search are divided into.
-FIXED_PARTS = 8
+FIXED_PARTS = 4
 # Points on which it is estimated how much the cells save.
 SAMPLE = 2048
 
@@ -91,12 +91,14 @@ def remaining_work(cells: VoronoiCells, query: Int[Tensor, " r"], count: int) ->
     return searched * cells.points.shape[1] / cells.full_points.shape[1]
 
 
-def search_nearby_cells(cells: VoronoiCells, query: Int[Tensor, " r"], count: int) -> InitialResult:
-    """The initial search: the points at the positions `query` against the cells around their own."""
+def search_nearby_cells(
+    cells: VoronoiCells, query: Int[Tensor, " r"], count: int, number: int = INITIAL_POINTS
+) -> InitialResult:
+    """The initial search: the points at the positions `query` against the `number` or more in the cells around theirs."""
     near = cells.center_distance.topk(min(MAX_INITIAL_CELLS, len(cells.center)), largest=False).indices  # (m, near)
     size = cells.size[near]
     before = size.cumsum(dim=1) - size
-    size.masked_fill_(before >= max(INITIAL_POINTS, 16 * count), 0)  # the cells before have enough points
+    size.masked_fill_(before >= max(number, 16 * count), 0)  # the cells before have enough points
     begin, end = (torch.searchsorted(query, edge) for edge in (cells.start, cells.start + cells.size))
     active = (size.sum(dim=1) >= count) & (begin < end)
     searched = torch.zeros_like(cells.center_distance, dtype=torch.bool)

@@ -10,11 +10,14 @@ from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.numerics.kmeans import lloyd, nearest_center
 from lightning_diffal.numerics.pca import contract
 from lightning_diffal.numerics.ragged import run_positions, run_starts
+from lightning_diffal.numerics.threads import run_parallel, single_thread
 from lightning_diffal.numerics.topk import padded_size
 
 # Rough cells are enough: a few iterations of k-means on a small sample.
 POINTS_PER_CENTER = 32
 ITERATIONS = 5
+# Points assigned to cells at a time.
+ASSIGNED_ROWS = 4096
 # Positions are dealt to the ranks in runs of this length: short enough to divide the work evenly, long enough that
 # most cells are searched by one rank.
 RUN_LENGTH = 128
@@ -66,8 +69,16 @@ def build_cells(
     number = int(len(points) ** 0.5)
     drawn = torch.randperm(len(points), generator=generator, device=points.device)[: POINTS_PER_CENTER * number]
     sample = points[drawn]
-    center = ranks.broadcast(lloyd(sample, sample[:number], ITERATIONS))
-    assigned = ranks.all_gather_cat(nearest_center(points[ranks.own_rows(len(points))], center))
+    with single_thread():  # the cells of an approximate search must not depend on the number of threads
+        center = ranks.broadcast(lloyd(sample, sample[:number], ITERATIONS))
+    own = points[ranks.own_rows(len(points))]
+    nearest = torch.empty_like(own[:, 0], dtype=torch.long)
+
+    def assign(start: int) -> None:
+        nearest[start : start + ASSIGNED_ROWS] = nearest_center(own[start : start + ASSIGNED_ROWS], center)
+
+    run_parallel(assign, range(0, len(own), ASSIGNED_ROWS), points.device)
+    assigned = ranks.all_gather_cat(nearest)
     assignment, index = assigned.sort(stable=True)
     ordered = points[index]
     offset = ordered - center[assignment]
