@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lightning_diffal.diffusion.diffuse import diffuse
+from lightning_diffal.diffusion.learn_from_graph import LearnFromGraph
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.pool.history import History
@@ -14,6 +15,7 @@ from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from lightning_diffal.labeling.people import People
     from lightning_diffal.plugin.callback import ActiveLearning
     from lightning_diffal.plugin.data.samplers import LabeledSampler
     from lightning_diffal.plugin.diffusion import DiffusionActiveLearning
@@ -26,7 +28,9 @@ __all__ = [
     "DiffusionActiveLearning",
     "History",
     "LabeledSampler",
+    "LearnFromGraph",
     "NeighborGraph",
+    "People",
     "PerClass",
     "Query",
     "ScoreSelector",
@@ -37,11 +41,12 @@ __all__ = [
     "diffuse",
 ]
 
-# The names that need Lightning are imported at their first use: the core works without it.
+# Names that the core does without are imported at their first use: those of plugin need Lightning.
 _LAZY = {
     "ActiveLearning": "lightning_diffal.plugin.callback",
     "DiffusionActiveLearning": "lightning_diffal.plugin.diffusion",
     "LabeledSampler": "lightning_diffal.plugin.data.samplers",
+    "People": "lightning_diffal.labeling.people",
 }
 
 

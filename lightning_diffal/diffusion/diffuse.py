@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import check_count, skip_type_check
-from lightning_diffal.diffusion.walk import initial_mass, signal, step
+from lightning_diffal.diffusion.walk import diffused_mass, signal
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_graph
 from lightning_diffal.labels import check_labels, check_probabilities
 
@@ -41,11 +41,7 @@ def diffuse(
     check_count("diffuse", "steps", steps)
     if soft_labels is not None:
         check_probabilities("diffuse", "soft_labels", soft_labels, graph.num_nodes, num_classes, graph.device)
-    labels = labels.long()
-    mass = initial_mass(labels, torch.arange(num_classes, device=labels.device), soft_labels)
-    for _ in range(steps):
-        mass = step(graph, mass, labels)
-    return signal(mass).to(graph.weight.dtype)
+    return signal(diffused_mass(graph, labels.long(), num_classes, steps, soft_labels)).to(graph.weight.dtype)
 
 
 def default_steps(graph: NeighborGraph) -> int:

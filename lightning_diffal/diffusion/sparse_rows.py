@@ -19,16 +19,20 @@ PRODUCT_ENTRIES = 2**21
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Rows of different lengths, end to end: the column and the value of each entry, columns ascending in a row."""
+    """Rows of different lengths, end to end: the column and the value of each entry."""
 
     length: Tensor  # (r,)
     col: Tensor  # (e,)
     value: Tensor  # (e,)
 
     def matrix(self, width: int) -> Tensor:
-        """A sparse COO tensor (r, width)."""
+        """A sparse COO tensor (r, width), if columns ascend in each row."""
         index = torch.stack([torch.repeat_interleave(self.length), self.col.long()])
         return coo(index, self.value, len(self.length), width)
+
+    def sum(self, values: Float[Tensor, " e"]) -> Float[Tensor, " r"]:
+        """The sum over each row of one number for each entry."""
+        return torch.segment_reduce(values, "sum", lengths=self.length, initial=0)
 
     @staticmethod
     def of(matrix: Tensor) -> "Entries":

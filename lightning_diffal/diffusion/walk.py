@@ -45,6 +45,20 @@ def step(graph: NeighborGraph, mass: Float[Tensor, "n w"], labels: Int[Tensor, "
     return after
 
 
+def diffused_mass(
+    graph: NeighborGraph,
+    labels: Int[Tensor, " n"],
+    num_classes: int,
+    steps: int,
+    soft_labels: Float[Tensor, "n c"] | None = None,
+) -> Float[Tensor, "n w"]:
+    """The mass of every class after `steps` steps, and the total in the last column."""
+    mass = initial_mass(labels, torch.arange(num_classes, device=labels.device), soft_labels)
+    for _ in range(steps):
+        mass = step(graph, mass, labels)
+    return mass
+
+
 def signal(mass: Float[Tensor, "b w"]) -> Float[Tensor, "b c"]:
     """χ_c = 2 h_c - r."""
     return 2 * mass[:, :-1] - mass[:, -1:]

@@ -1,6 +1,6 @@
 """The weighted k-NN graph of a pool of embeddings."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -37,7 +37,7 @@ class NeighborGraph:
     crow: Tensor  # (n + 1,)
     col: Tensor  # (e,)
     weight: Tensor  # (e,)
-    recall: float | None = None
+    recall: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_integers("NeighborGraph", "crow", self.crow)
@@ -93,6 +93,11 @@ class NeighborGraph:
     def transition(self) -> Tensor:
         """M = D⁻¹W as a sparse CSR tensor (n, n)."""
         return csr(self.crow, self.col, self.transition_weight, self.num_nodes)
+
+    @cached_property
+    def symmetric(self) -> "NeighborGraph":
+        """The graph of W̄ = (W + Wᵀ)/2, which is its own symmetric graph. Memory: up to 40 bytes an edge."""
+        return symmetrized(self)
 
     @cached_property
     def incoming(self) -> tuple[Int[Tensor, " n_plus_1"], Int[Tensor, " e"]]:
@@ -159,7 +164,7 @@ def build_graph(
     nearest, distance, recall = nearest_neighbors(points, neighbors, backend, progress, ranks)
     weight = kernel(distance).to(points.dtype)
     crow = torch.arange(0, nearest.numel() + 1, neighbors, device=points.device)
-    graph = NeighborGraph(crow, nearest.flatten(), weight.flatten(), recall)
+    graph = NeighborGraph(crow, nearest.flatten(), weight.flatten(), recall=recall)
     return symmetrized(graph) if symmetric else graph
 
 
@@ -210,7 +215,7 @@ def symmetrized(graph: NeighborGraph) -> NeighborGraph:
     weight = torch.zeros(len(edge), dtype=graph.weight.dtype, device=graph.device)
     weight.index_add_(0, position, graph.weight.repeat(2) / 2)
     crow = torch.searchsorted(edge, torch.arange(n + 1, device=graph.device) * n)
-    return NeighborGraph(crow, edge % n, weight, graph.recall)
+    return NeighborGraph(crow, edge % n, weight, recall=graph.recall)
 
 
 @skip_type_check

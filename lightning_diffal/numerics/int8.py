@@ -68,7 +68,7 @@ def round_to_int8(points: Float[Tensor, "n d"], norm: Float[Tensor, " n"], round
 @cache
 def has_fast_int8() -> bool:
     """Whether products of 8-bit integers are at least twice as fast as in float32 on this CPU; tried once."""
-    x = torch.ones(256, 512)
+    x = torch.ones(256, 512, device="cpu")
     code, product, seconds = x.to(torch.int8), x.new_empty(256, 256, dtype=torch.int32), []
     try:
         torch._int_mm(code, code.T, out=product)

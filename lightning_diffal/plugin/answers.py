@@ -1,19 +1,25 @@
 """Labels from the oracle, on every rank."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
+from lightning_diffal.labeling.people import People
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_choice
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
+from lightning_diffal.plugin.state import RunState, commit, complete
 from lightning_diffal.pool.dataset.classes import unsupported
-from lightning_diffal.pool.oracle import DatasetOracle, Oracle
+from lightning_diffal.pool.oracle import DatasetOracle, FunctionOracle, Oracle
+from lightning_diffal.pool.record import Answered, Record, now
 
 
-def ask_oracle(trainer: Any, oracle: Oracle, indices: Sequence[int], num_outputs: int | None = None) -> list[int]:
+def ask_oracle(
+    trainer: Any, oracle: Oracle | People, indices: Sequence[int], num_outputs: int | None = None
+) -> list[int]:
     """The labels of points. The user's function is called on rank 0 and its answers are broadcast.
 
     Args:
@@ -37,6 +43,24 @@ def check_classes(indices: Sequence[int], labels: Sequence[int], num_outputs: in
     )
 
 
+def answer_question(trainer: Any, state: RunState, num_outputs: int | None) -> Record | None:
+    """Ask the user's function about the question that is open, and write the whole round; None if none is open.
+
+    The question is on the disk by then: a run that is killed while someone answers goes on here, without fitting again.
+    """
+    record = state.ledger.awaited
+    if record is None or not isinstance(state.oracle, FunctionOracle):
+        return None
+    labels = ask_oracle(trainer, state.oracle, record.indices, num_outputs)
+    if state.ledger.entries[-1] is record:
+        return complete(trainer, state, replace(record, labels=[*labels]))
+    # Something was corrected while the question was open.
+    count = len(labels)
+    who, when = ["oracle"] * count, [now()] * count
+    commit(trainer, state, Answered(round=record.round, indices=record.indices, labels=labels, who=who, when=when))
+    return state.ledger.records[-1]
+
+
 class QueryAnswers:
     """The answers a selector may have while it chooses: at most `size`, and only of points that it then chooses.
 
@@ -46,7 +70,7 @@ class QueryAnswers:
     """
 
     def __init__(
-        self, trainer: Any, oracle: Oracle, candidates: Tensor, size: int, num_outputs: int | None = None
+        self, trainer: Any, oracle: Oracle | People, candidates: Tensor, size: int, num_outputs: int | None = None
     ) -> None:
         self.trainer, self.oracle, self.candidates, self.size = trainer, oracle, candidates, size
         self.num_outputs = num_outputs

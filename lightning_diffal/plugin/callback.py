@@ -1,8 +1,8 @@
 """The callback: trains on labeled points only, and ends every fit with a query."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,34 +10,52 @@ from typing import Any
 import lightning.pytorch
 import pytorch_lightning
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from numpy.typing import NDArray
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check
-from lightning_diffal.plugin.answers import check_classes
+from lightning_diffal.diffusion.learn_from_graph import LearnFromGraph, as_settings
+from lightning_diffal.labeling.question import Outcome
+from lightning_diffal.plugin.answers import answer_question, check_classes
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.guard import check_batch_norm, check_training_loaders
 from lightning_diffal.plugin.data.training_source import TrainingSource
+from lightning_diffal.plugin.diffused_labels import (
+    FeatureGraph,
+    PoolLabels,
+    check_default_features,
+    choose_diffused,
+    predict_labels,
+)
 from lightning_diffal.plugin.distributed.arrival import wait_for_all_ranks
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_start
 from lightning_diffal.plugin.distributed.shared_folder import acquire, check_shared_folder
 from lightning_diffal.plugin.distributed.strategies import check_forward
 from lightning_diffal.plugin.dry_run import check_first_labels, dry_run
+from lightning_diffal.plugin.features.encode import check_layer
+from lightning_diffal.plugin.features.fixed import check_row_count, fixed_features
 from lightning_diffal.plugin.logging import continue_logged_steps, log_round
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.progress_bars import stage_timer_for
-from lightning_diffal.plugin.query import choose_points, embed_pool
-from lightning_diffal.plugin.records import new_record, with_first_labels, with_fit, with_query
+from lightning_diffal.plugin.query import choose_points, embed_pool, predicted_classes
+from lightning_diffal.plugin.questions import write_question
+from lightning_diffal.plugin.records import new_record, with_first_points, with_fit, with_labels, with_query
 from lightning_diffal.plugin.rounds import SkippedFit, fit_rounds, nothing_trained, reason_to_stop, skip_if_over
 from lightning_diffal.plugin.state import RunState, commit, labeled_loaders, open_state, restore_from_checkpoint
 from lightning_diffal.plugin.training.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.training.fresh_start import FreshStart
 from lightning_diffal.plugin.training.model_checkpoints import move_earlier_checkpoints
 from lightning_diffal.plugin.training.seeding import seed_training
+from lightning_diffal.plugin.training.trial_batch import try_training_batch, with_stand_ins
 from lightning_diffal.pool.dataset.items import LabelArgument
 from lightning_diffal.pool.folder.folder_lock import FolderLock
+from lightning_diffal.pool.folder.repair import user_name
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass
+from lightning_diffal.pool.ledger_entries import labels_of, without_corrections
 from lightning_diffal.pool.oracle import DatasetOracle
+from lightning_diffal.pool.randomness import seed_of
 from lightning_diffal.pool.record import Record
 from lightning_diffal.selectors.base import as_selector
 
@@ -78,9 +96,21 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             augmentation. Those that draw from the very dataset of the first loader need not be named.
         folder: Where `rounds.jsonl`, the ledger of the run, is kept. By default `active_learning` under the Trainer's
             `default_root_dir`. A run that was killed continues when it is started again with the same folder.
+        trial_batch: Before an oracle is asked for the first labels, train a copy of the model on one batch with
+            stand-in labels, so that what cannot be trained costs no label. A simulation needs no trial.
         weights_only: Load the checkpoints in `folder` as tensors and plain values only. False allows models and
             callbacks that save other types, and lets anyone who can write to the folder run code here.
         seed: Of the first labels, the choices and, in `active.fit`, each round's training.
+        features: Fixed features of the pool, beside the learned embedding, for selectors that need "features" (without
+            them the embedding stands in). A tensor, an array or the path of a `.npy` or `.safetensors` file with one
+            row for each point, in the order of the dataset; an encoder, which is a module or a function of a batch and
+            is run once over the pool; the name of a layer of the model as it comes, before the first fit, as
+            "backbone.pool" of a pretrained one; or "inputs", the flattened inputs. They are kept in `folder`.
+        feature_dim: Features with more dimensions are reduced to so many principal components. None keeps all. What
+            modules and layers give, and anything but inputs that was reduced, is scaled to unit length.
+        learn_from_graph: Train on unlabeled points, too, with the labels that diffuse to them over the graph of the
+            features (without features, of the inputs): True, or `LearnFromGraph(...)` with other settings. They never
+            count as labels, and none are used where the graph does not predict the labels there are.
     """
 
     @skip_type_check
@@ -107,8 +137,12 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         other_data: Sequence[str | int | Dataset[Any]] = (),
         same_data: Sequence[str | int | Dataset[Any]] = (),
         folder: str | Path | None = None,
+        trial_batch: bool = True,
         weights_only: bool = True,
         seed: int = 0,
+        features: str | Path | nn.Module | Callable[..., Any] | Tensor | NDArray[Any] | None = None,
+        feature_dim: int | None = 64,
+        learn_from_graph: bool | LearnFromGraph = False,
     ) -> None:
         super().__init__()
         self.config = RunConfig(
@@ -133,9 +167,14 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             other_data=other_data,
             same_data=same_data,
             folder=folder,
+            trial_batch=trial_batch,
             weights_only=weights_only,
             seed=seed,
+            features=features,
+            feature_dim=feature_dim,
+            learn_from_graph=as_settings(type(self).__name__, learn_from_graph),
         )
+        self.feature_graph = FeatureGraph()
         self.state: RunState | None = None
         """What the fit under way, or the last one, knows of the run."""
         self.checkpoints: RoundCheckpoints | None = None
@@ -144,6 +183,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         self.lock: FolderLock | None = None
         """Held while `fit` runs rounds, else by a `trainer.fit` of its own."""
         self.lock_of_this_fit = False
+        self.last_folder: Path | None = None
         self.source: TrainingSource | None = None
         self.checkpoint_records: list[dict[str, Any]] = []
         self.batches, self.started, self.dry_run_done = 0, 0.0, False
@@ -163,19 +203,56 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         train_dataloaders: Any = None,
         val_dataloaders: Any = None,
         datamodule: Any = None,
+        *,
+        wait: bool = False,
     ) -> History:
         """Fit, query, fit again, until the budget is spent, the pool is empty or `stop_when` returns True.
 
         Takes the arguments of `trainer.fit`. Each round starts over on the same Trainer: weights (unless `warm_start`),
         epoch, step, optimizers, schedulers and the state of callbacks. `trainer` may be a function that makes a new
         Trainer for each round, with this callback among its callbacks, as strategies that fit only once need it.
+
+        With `oracle=People(...)` it ends after each query, and `history.waiting` says what it waits for. Called again,
+        it goes on if the answers are there.
+
+        Args:
+            wait: Stay instead, and go on as soon as the answers are there.
         """
-        return fit_rounds(self, trainer, model, train_dataloaders, val_dataloaders, datamodule)
+        data = {"train_dataloaders": train_dataloaders, "val_dataloaders": val_dataloaders, "datamodule": datamodule}
+        return fit_rounds(self, trainer, model, data, wait)
+
+    def answer(self, answers: Mapping[int, Any], who: str = "", *, folder: str | Path | None = None) -> Outcome:
+        """Answer what the run asks: the name or the number of a class by index of the dataset; None skips a point.
+
+        Good answers are on the disk when this returns, the others are in `refused` with the reason. The next
+        `active.fit` uses them.
+
+        Args:
+            who: Answers. By default the user's name.
+            folder: Of the run. By default that of the callback, or of its last fit.
+        """
+        place = folder or self.config.folder or self.last_folder
+        if self.config.people is None or place is None:
+            raise ValueError(
+                f"{type(self).__name__}.answer(...): oracle=People(classes=[...]) is needed, and folder=... before the "
+                "first fit."
+            )
+        return self.config.people.answer(Path(place), answers, who or user_name())
+
+    def predict_labels(self) -> PoolLabels:
+        """The labels of the whole pool, diffused from those that are known, with calibrated confidences."""
+        if self.state is None:
+            raise MisconfigurationException("active.predict_labels(): there is no run yet. active.fit(...) makes one.")
+        return predict_labels(self.config, self.state, self.feature_graph)
 
     @property
     def history(self) -> History:
         """The results of the run so far."""
-        return History(self.state.ledger.records if self.state is not None else [])
+        if self.state is None:
+            return History([])
+        people, ledger = self.config.people, self.state.ledger
+        waiting = people.waiting(ledger.folder, ledger.entries) if people and ledger.folder is not None else None
+        return History(ledger.records, waiting)
 
     # The hooks, in the order Lightning calls them
 
@@ -183,6 +260,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if stage == "fit":
             self.state, self.checkpoint_records, self.batches, self.started = None, [], 0, time.perf_counter()
             check_forward(trainer.strategy, self.config.selector.needs)
+            check_layer(pl_module, self.config.feature_source)
             wait_for_all_ranks(trainer, "the set-up of a fit")
             self.own_folder(trainer)
             check_shared_folder(trainer, self.config.folder_for(trainer))
@@ -196,7 +274,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     def own_folder(self, trainer: Any) -> None:
         """Lock the folder for a fit by hand; `fit` has it locked already, also for the ranks it starts."""
-        folder = self.config.folder_for(trainer)
+        folder = self.last_folder = self.config.folder_for(trainer)
         if self.lock is None and folder is not None:
             self.lock, self.lock_of_this_fit = FolderLock(folder), True
             acquire(trainer, self.lock)
@@ -212,31 +290,63 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         # and no hook comes between that request and their use.
         if self.state is None:
             self.state = self.open_run(trainer, module, loaders)
-        return labeled_loaders(self.config, self.state, loaders)
+        if self.state.ledger.awaited is not None:  # people have not answered: this fit ends before its first batch
+            self.skipped = self.skipped or SkippedFit(trainer)
+            return loaders
+        seed = seed_of(self.config.seed_for(self.state.round), trainer.global_rank)
+        return labeled_loaders(self.config, self.state, loaders, seed_of(seed, trainer.current_epoch))
 
     def open_run(self, trainer: Any, module: Any, loaders: Any) -> RunState:
         """The run as the ledger has it, or a checkpoint that goes further; a new run gets its first labels."""
         wait_for_all_ranks(trainer, "the first request for training data")
         state = open_state(trainer, self.config, loaders)
+        check_row_count(self.config, state)
+        check_default_features(self.config, state)
         restore_from_checkpoint(trainer, state, self.checkpoint_records, self.config.identity(state.fingerprint))
+        # Also if people have skipped all of the first points.
+        begins = state.round == 0 or (len(state.pool.labeled) == 0 and state.ledger.awaited is None)
         record = new_record(self.config, state)
-        needs_first_labels = state.round == 0 and self.config.initial != 0
-        if needs_first_labels and isinstance(state.oracle, DatasetOracle):
-            # Free in a simulation: what is no class is refused before the model runs.
-            record = with_first_labels(record, trainer, self.config, state)
+        simulated = isinstance(state.oracle, DatasetOracle)
+        if begins and self.config.initial != 0:
+            record = with_first_points(record, self.config, state)
+            if simulated:  # free: what is no class is refused before the model runs
+                record = with_labels(record, trainer, state)
         if not self.dry_run_done and self.skipped is None:
             self.num_outputs = dry_run(trainer, module, self.config, state)
             self.dry_run_done = True
         state.limit_classes(self.config.num_classes or self.num_outputs)
-        if state.round == 0:
-            if not needs_first_labels:
+        timer = stage_timer_for(trainer, module)
+        if self.skipped is None:
+            starts_untrained = self.checkpoints is not None and not self.config.warm_start
+            features = fixed_features(trainer, module, self.config, state, timer, starts_untrained)
+            state = replace(state, features=features)
+        if begins:
+            record = replace(record, seconds=timer.seconds)
+            if self.config.trial_batch and not trainer.fast_dev_run and not simulated:
+                self.try_first_fit(trainer, module, state, loaders)
+            if self.config.initial == 0:
                 record = self.query(trainer, module, state, record)
-            elif not record.indices:
-                record = with_first_labels(record, trainer, self.config, state)
-            check_classes(record.indices, record.labels, self.num_outputs)
-            check_first_labels(record.labels, self.num_outputs)
+            else:
+                write_question(trainer, self.config, state, record, None)
+            check_classes(*labels_of(record), self.num_outputs)
             commit(trainer, state, record)
-        return state
+        answer_question(trainer, state, self.num_outputs)
+        first = state.ledger.records[0]
+        check_classes(*labels_of(first), self.num_outputs)
+        if begins:
+            check_first_labels(labels_of(first)[1], self.num_outputs)
+        if self.skipped is not None or state.ledger.awaited is not None:
+            return state
+        return replace(state, diffused=choose_diffused(trainer, self.config, state, self.feature_graph, timer))
+
+    def try_first_fit(self, trainer: Any, module: Any, state: RunState, loaders: Any) -> None:
+        """One batch of the first fit, on a copy of the model, with stand-in labels."""
+        # The user's module may ask for the loaders during the trial, too.
+        self.state = with_stand_ins(self.config, state, self.config.num_classes or self.num_outputs)
+        try:
+            try_training_batch(trainer, module, self.config, self.state, loaders)
+        finally:
+            self.state = None
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         if self.fresh_start is not None:
@@ -257,7 +367,12 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         if self.state is not None:
-            check_training_loaders(trainer.train_dataloader, self.state.allowed_items(), self.state.other_datasets)
+            check_training_loaders(
+                trainer.train_dataloader,
+                self.state.allowed_items(),
+                self.state.other_datasets,
+                self.state.diffused_items(),
+            )
             check_batch_norm(pl_module, len(self.state.pool.labeled))
 
     def on_train_batch_end(self, *_: Any, **__: Any) -> None:
@@ -269,7 +384,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if self.state is None or self.batches == 0:
             raise MisconfigurationException(nothing_trained(trainer, self.checkpoints is not None))
         config, state, seconds = self.config, self.state, time.perf_counter() - self.started
-        record = with_fit(new_record(config, state), trainer, seconds)
+        record = with_fit(new_record(config, state), trainer, seconds, state.diffused)
         record = replace(record, last=reason_to_stop(trainer, config, state, record))
         if record.last is None:
             if self.fresh_start is not None:
@@ -278,15 +393,21 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if self.checkpoints is not None and (record.last or config.warm_start):
             self.checkpoints.save_trained(trainer, pl_module, record.round)
         record = commit(trainer, state, record)
+        record = answer_question(trainer, state, self.num_outputs) or record
         log_round(trainer, record, state)
 
     def query(self, trainer: Any, module: Any, state: RunState, record: Record) -> Record:
-        """Embed the pool, choose points by it (and by a graph, if the selector builds one), collect their labels."""
+        """Embed the pool and choose points by it (and by a graph, if the selector builds one).
+
+        Their labels are there if the oracle answers at once; else the question is ready to be asked.
+        """
         timer = stage_timer_for(trainer, module)
         embedded = embed_pool(trainer, module, self.config, state, timer)
         query, answers = choose_points(trainer, self.config, state, embedded, timer)
-        labels = answers.complete(query.indices.tolist())
-        return with_query(record, query, labels, timer)
+        labels = answers.complete(query.indices.tolist()) if state.oracle.immediate else None
+        record = with_query(record, query, labels, predicted_classes(state, embedded, query), timer)
+        write_question(trainer, self.config, state, record, embedded)
+        return record
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if self.source is not None:
@@ -303,7 +424,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         self.teardown(trainer, pl_module, "fit")
 
     def state_dict(self) -> dict[str, Any]:
-        return {"records": [asdict(record) for record in self.state.ledger.records] if self.state is not None else []}
+        entries = without_corrections(self.state.ledger.entries) if self.state is not None else []
+        return {"records": [entry.to_json() for entry in entries]}
 
     @cached_property  # Lightning asks for it at every hook of every batch
     def state_key(self) -> str:

@@ -18,12 +18,14 @@ from typing import Any, Final
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.cli import LightningCLI
 
+from lightning_diffal.labeling.commands import WAITING
 from lightning_diffal.plugin.callback import ActiveLearning
 from lightning_diffal.plugin.rounds import is_over
 from lightning_diffal.pool.history import History
 
 RUN_IS_OVER: Final = 3
-"""The exit code of `fit` when there is no round left. 1 is an exception, 2 a mistake in the arguments."""
+"""The exit code of `fit` when there is no round left. 1 is an exception, 2 a mistake in the arguments, and WAITING (4)
+a run that people have to answer first."""
 COMMAND: Final = "active-fit"
 
 
@@ -47,9 +49,11 @@ def with_active_fit(cli_class: Any) -> Any:
 
         @property
         def exit_code(self) -> int:
-            """0, or RUN_IS_OVER after a `fit` that left no round to do."""
+            """0, RUN_IS_OVER after a `fit` that left no round to do, or WAITING if people have to answer first."""
             active = callback_of(self.trainer)
             records = active.history.records if active is not None else []
+            if active is not None and active.history.waiting is not None:
+                return WAITING
             return RUN_IS_OVER if self.subcommand == "fit" and active and is_over(active.config, records) else 0
 
     CLI.__name__ = CLI.__qualname__ = cli_class.__name__

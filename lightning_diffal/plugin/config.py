@@ -11,12 +11,15 @@ from typing import Any, Final
 from torch.utils.data import Dataset
 
 from lightning_diffal.arguments import check_count, check_flag, skip_type_check
+from lightning_diffal.diffusion.learn_from_graph import LearnFromGraph
+from lightning_diffal.labeling.people import People
+from lightning_diffal.plugin.features.source import INPUTS, FeatureSource
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.model.reader import ModelReading
 from lightning_diffal.pool.dataset.items import LabelArgument, LabelField
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass, check_initial, describe_initial
-from lightning_diffal.pool.ledger import RunIdentity
+from lightning_diffal.pool.ledger_entries import RunIdentity
 from lightning_diffal.pool.oracle import AnswerFunction
 from lightning_diffal.pool.randomness import seed_of
 from lightning_diffal.selectors.base import Selector
@@ -45,29 +48,34 @@ class RunConfig:
     unlabeled: str | int | None
     pool: Any
     pool_batch_size: int | None
-    oracle: AnswerFunction | None
+    oracle: AnswerFunction | People | None
     num_classes: int | None
     stop_when: Callable[[History], bool] | None
     warm_start: bool
     other_data: Sequence[str | int | Dataset[Any]]
     same_data: Sequence[str | int | Dataset[Any]]
     folder: str | Path | None
+    trial_batch: bool
     weights_only: bool
     seed: int
+    features: Any
+    feature_dim: int | None
+    learn_from_graph: LearnFromGraph | None
 
     def __post_init__(self) -> None:
         name = self.callback
         check_count(name, "query_size", self.query_size)
         check_count(name, "budget", self.budget)
-        for argument in ("pool_batch_size", "num_classes"):
+        for argument in ("pool_batch_size", "num_classes", "feature_dim"):
             if getattr(self, argument) is not None:
                 check_count(name, argument, getattr(self, argument))
-        for argument in ("warm_start", "weights_only"):
+        for argument in ("warm_start", "trial_batch", "weights_only"):
             check_flag(name, argument, getattr(self, argument))
         for argument, (fits, needed) in self.expectations().items():
             if not fits:
                 raise ValueError(f"{name}({argument}={getattr(self, argument)!r}): {needed} is needed.")
         LabelField(self.label, self.classes)  # refuses what is not the place of a label
+        _ = self.feature_source  # refuses what cannot be features
         # Frozen for others, but an iterable of indices can be read only once.
         object.__setattr__(self, "initial", check_initial(name, self.initial, self.budget))
 
@@ -101,7 +109,10 @@ class RunConfig:
 
     def identity(self, dataset: str | None = None) -> RunIdentity:
         initial = describe_initial(self.initial)
-        return RunIdentity(selector=self.selector_name, seed=self.seed, initial=initial, dataset=dataset)
+        features = self.feature_source.name if self.feature_source is not None else None
+        return RunIdentity(
+            selector=self.selector_name, seed=self.seed, initial=initial, features=features, dataset=dataset
+        )
 
     def seed_for(self, round_number: int) -> int:
         return seed_of(self.seed, round_number)
@@ -115,8 +126,20 @@ class RunConfig:
     # Items and model
 
     @cached_property
+    def feature_source(self) -> FeatureSource | None:
+        # Learning from the graph needs features from the first round on.
+        default = INPUTS if self.learn_from_graph is not None else None
+        return FeatureSource.of(self.callback, default if self.features is None else self.features, self.feature_dim)
+
+    @cached_property
     def label_field(self) -> LabelField:
-        return LabelField(self.label, self.classes)
+        """With people for an oracle, items need not have a label."""
+        names = self.people.classes if self.classes is None and self.people is not None else self.classes
+        return LabelField(self.label, names, add=self.people is not None)
+
+    @property
+    def people(self) -> People | None:
+        return self.oracle if isinstance(self.oracle, People) else None
 
     def reading(self, num_classes: int | None) -> ModelReading:
         """How embedding and logits are read off the model.

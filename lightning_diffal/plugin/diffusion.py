@@ -20,7 +20,8 @@ class DiffusionActiveLearning(ActiveLearning):
         steps: T of the diffusion. By default round(log_K n).
         soft_start: Unlabeled points start from the model's probabilities in every query after the first.
         shrink_below: δ. T shrinks once fewer than δ·n points are unreached.
-        backend: How neighbors are searched: "auto", "torch", "cluster" or "faiss".
+        backend: How neighbors are searched: "auto", "torch", "cluster" or "faiss", all exact; "approximate" finds at
+            least 97% of them several times as fast, and how many is `graph_recall` in the record of the round.
         options: All other arguments of `ActiveLearning`: `initial`, `layer`, `oracle`, `seed`, `folder`, ...
 
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning.

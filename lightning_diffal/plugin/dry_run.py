@@ -9,6 +9,7 @@ from torch.utils.data import Subset
 
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.copy_loader import batch_size_of, pool_loader
+from lightning_diffal.plugin.data.loaders import UnlabeledView
 from lightning_diffal.plugin.query import embed_points, known_classes, needs_of_query, pool_source
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.pool.dataset.classes import describe
@@ -38,7 +39,8 @@ def dry_run(trainer: Any, module: Any, config: RunConfig, state: RunState) -> in
         loader = pool_loader(source, spread_batches(state.candidates, size), size)
         embedded = embed_points(trainer, module, config, state, loader, needs, StageTimer())
     check_num_classes(config, state, embedded.num_classes)
-    if source is state.loader and is_random(state.dataset, len(state.pool), config.label_field):
+    through_training = source is state.loader or isinstance(source.dataset, UnlabeledView)
+    if through_training and is_random(state.dataset, len(state.pool), config.label_field):
         rank_zero_warn(
             "The pool is embedded through the training dataset, which gives other items each time, as random "
             "augmentation does. A pool_dataloader() in the DataModule, or pool=, without it embeds better."

@@ -31,9 +31,13 @@ def log_round(trainer: Any, record: Record, state: RunState) -> None:
 
 def summary(record: Record) -> str:
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in record.metrics.items() if value is not None)
-    parts = [
-        f"Active learning, round {record.round}: fitted on {record.labeled} labels" + (f" ({metrics})" * bool(metrics))
-    ]
+    fitted = f"Active learning, round {record.round}: fitted on {record.labeled} labels"
+    if record.diffused:
+        fitted += (
+            f" and {record.diffused['points']:.0f} diffused ones (leave-one-out accuracy "
+            f"{record.diffused['leave_one_out']:.2f})"
+        )
+    parts = [fitted + (f" ({metrics})" * bool(metrics))]
     if record.last is not None:
         parts.append(f"no query, {REASONS[record.last]}")
     else:
@@ -50,6 +54,7 @@ def round_metrics(record: Record, state: RunState) -> dict[str, float]:
         "labels": record.labeled,
         "classes_found": len(state.pool.labels.unique()) - int(len(state.pool.unlabeled) > 0),
         **{f"seconds_{stage}": seconds for stage, seconds in record.seconds.items()},
+        **{f"diffused_{name}": value for name, value in record.diffused.items()},
         **record.metrics,
     }
     if record.unreached is not None and record.indices:

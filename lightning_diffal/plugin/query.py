@@ -6,11 +6,14 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader, Dataset
 
+from lightning_diffal.labeling.people import People
 from lightning_diffal.plugin.answers import QueryAnswers
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.copy_loader import pool_loader, with_dataset
 from lightning_diffal.plugin.data.loader_tree import flatten_loaders
+from lightning_diffal.plugin.data.loaders import hide_labels
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_choice
+from lightning_diffal.plugin.features.graph_files import GraphFolder
 from lightning_diffal.plugin.model.embedding import Embedded, embed
 from lightning_diffal.plugin.model.shards import all_gather_shards, ranks_of, shard_of_rank
 from lightning_diffal.plugin.state import RunState
@@ -44,15 +47,18 @@ def choose_points(
     """
     candidates = torch.tensor(state.candidates)
     labels = state.pool.labels[candidates]
-    device = trainer.strategy.root_device if needs_of_query(config, state) else labels.device
+    needs = config.selector.needs | needs_of_query(config, state)
+    device = trainer.strategy.root_device if needs else labels.device
     snapshot = Snapshot(
         labels=labels.to(device),
         num_classes=count_classes(config, state, embedded),
         embeddings=embedded.embeddings,
+        features=state.features.to(device) if state.features is not None and "features" in needs else None,
         logits=embedded.logits,
         stochastic=embedded.stochastic,
         queries_before=sum(record.unreached is not None for record in state.ledger.records),
         ranks=ranks_of(trainer),
+        build_feature_graph=GraphFolder(state.ledger.folder),
     )
     size = min(config.query_size, config.budget - len(state.pool.labeled))
     size_left = min(size, snapshot.num_unlabeled)
@@ -64,6 +70,15 @@ def choose_points(
     query = Query(candidates[rows.indices.cpu()], rows.scores.cpu(), rows.reached.cpu(), rows.unreached)
     check_same_choice(trainer, query.indices.tolist())
     return query, answers
+
+
+def predicted_classes(state: RunState, embedded: Embedded, query: Query) -> list[int]:
+    """The model's class for each point of a query, if its logits were read."""
+    if embedded.logits is None:
+        return []
+    rows = torch.searchsorted(torch.tensor(state.candidates), query.indices)
+    predicted: list[int] = embedded.logits[rows.to(embedded.logits.device)].argmax(dim=1).tolist()
+    return predicted
 
 
 def embed_points(
@@ -91,7 +106,11 @@ def needs_of_query(config: RunConfig, state: RunState) -> frozenset[str]:
     """What the selector reads, and logits where the model's prediction stands in for answers."""
     stand_in = config.selector.asks_during_query and not state.oracle.immediate
     needs = config.selector.needs | ({"logits"} if stand_in else set())
-    return needs - {"features"} | ({"embeddings"} if "features" in needs else set())
+    if isinstance(state.oracle, People):  # who see the prediction, and what the graph says
+        needs |= {"embeddings", "logits"}
+    # Without fixed features, as in a fast_dev_run, the embedding stands in for them.
+    fixed = config.feature_source is not None and state.ledger.folder is not None
+    return needs - {"features"} | ({"embeddings"} if "features" in needs and not fixed else set())
 
 
 def pool_source(trainer: Any, config: RunConfig, state: RunState) -> "DataLoader[Any]":
@@ -101,7 +120,7 @@ def pool_source(trainer: Any, config: RunConfig, state: RunState) -> "DataLoader
         if pool is None and hasattr(owner, "pool_dataloader"):
             pool = owner.pool_dataloader()
     if pool is None:
-        return state.loader
+        return hide_labels(state.loader, config.label_field) if config.people is not None else state.loader
     loader = with_dataset(state.loader, pool) if isinstance(pool, Dataset) else flatten_loaders(pool)[0]
     size = length_of(loader.dataset)
     if size != len(state.pool):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
+from lightning_diffal.arguments import check_flag
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.distributed.rank_zero import connect, from_connected_rank_zero, from_rank_zero
 from lightning_diffal.plugin.distributed.shared_folder import acquire
@@ -19,21 +20,21 @@ from lightning_diffal.plugin.training.checkpoint_files import DamagedCheckpointE
 from lightning_diffal.plugin.training.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.training.fresh_start import FreshStart
 from lightning_diffal.plugin.training.seeding import seed_training
+from lightning_diffal.plugin.waiting import HOW_TO_ANSWER, answers_awaited
 from lightning_diffal.pool.folder.folder_lock import FolderLock
 from lightning_diffal.pool.history import History
-from lightning_diffal.pool.ledger import Ledger, corrected_records
+from lightning_diffal.pool.ledger import Ledger
+from lightning_diffal.pool.ledger_entries import merge_entries
 from lightning_diffal.pool.record import Record
 
 if TYPE_CHECKING:
     from lightning_diffal.plugin.callback import ActiveLearning
 
 
-def fit_rounds(
-    active: "ActiveLearning", trainer: Any, model: Any, train_dataloaders: Any, val_dataloaders: Any, datamodule: Any
-) -> History:
-    """Rounds of `trainer.fit` until one of them is the last."""
+def fit_rounds(active: "ActiveLearning", trainer: Any, model: Any, data: dict[str, Any], wait: bool) -> History:
+    """Rounds of `trainer.fit` until one of them is the last, or waits for people."""
     config = active.config
-    data = {"train_dataloaders": train_dataloaders, "val_dataloaders": val_dataloaders, "datamodule": datamodule}
+    check_flag("active.fit", "wait", wait)
     makes_trainers = callable(trainer) and not hasattr(trainer, "fit")
     ours = trainer() if makes_trainers else trainer
     check_trainer(active, ours)
@@ -45,7 +46,7 @@ def fit_rounds(
         return History([])
     connect(ours)
     with owned_folder(active, ours, folder):
-        return run_rounds(active, ours, trainer if makes_trainers else None, model, data, folder)
+        return run_rounds(active, ours, trainer if makes_trainers else None, model, data, folder, wait)
 
 
 def run_rounds(
@@ -55,6 +56,7 @@ def run_rounds(
     model: Any,
     data: dict[str, Any],
     folder: Path,
+    wait: bool,
 ) -> History:
     config, checkpoints = active.config, RoundCheckpoints(folder, active.config.weights_only)
     records = from_connected_rank_zero(trainer, lambda: read_records(config, folder))
@@ -62,6 +64,10 @@ def run_rounds(
         return finished_run(records, checkpoints, model)
     fresh_start = FreshStart(model, data["datamodule"])
     while True:
+        waiting = from_connected_rank_zero(trainer, lambda: answers_awaited(config, folder, wait, rank_zero_info))
+        if waiting is not None:
+            rank_zero_info(f"Active learning: {waiting}. {HOW_TO_ANSWER.format(folder=folder)}")
+            return History(records, waiting)
         number = len(records)
         checkpoints.start = from_connected_rank_zero(
             trainer,
@@ -127,7 +133,7 @@ def check_trainer(active: "ActiveLearning", trainer: Any) -> None:
 
 def read_records(config: RunConfig, folder: Path) -> list[Record]:
     """The rounds of this run on the disk, before there is a dataset to check them against."""
-    return corrected_records(Ledger(folder).read(config.identity()))
+    return merge_entries(Ledger(folder).read(config.identity()))
 
 
 class SkippedFit:

@@ -2,16 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
+from jaxtyping import Float, Int
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from torch import Tensor
 from torch.utils.data import DataLoader
 
+from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints
+from lightning_diffal.labeling.people import People
+from lightning_diffal.labels import UNLABELED
 from lightning_diffal.plugin.config import RunConfig
+from lightning_diffal.plugin.data.diffused_view import with_diffused
 from lightning_diffal.plugin.data.guard import check_loader
 from lightning_diffal.plugin.data.loader_tree import flatten_loaders, map_loaders, named_loader, without_loader
-from lightning_diffal.plugin.data.loaders import candidates_of, hide_labels, restrict_to_labeled
+from lightning_diffal.plugin.data.loaders import RelabeledView, candidates_of, hide_labels, restrict_to_labeled
 from lightning_diffal.plugin.data.second_loaders import PoolView, sort_loaders
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_dataset
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
@@ -19,9 +27,12 @@ from lightning_diffal.pool.dataset.fingerprint import length_of, match_fingerpri
 from lightning_diffal.pool.dataset.items import MapStyle
 from lightning_diffal.pool.folder.answer_file import AnswerFile
 from lightning_diffal.pool.label_pool import LabelPool
-from lightning_diffal.pool.ledger import Ledger, RunIdentity
+from lightning_diffal.pool.ledger import Ledger
+from lightning_diffal.pool.ledger_entries import RunIdentity, first_labels_of
 from lightning_diffal.pool.oracle import DatasetOracle, FunctionOracle, Oracle, num_classes_of
-from lightning_diffal.pool.record import Correction, Record
+from lightning_diffal.pool.record import Answered, Entry, Record
+
+Line = TypeVar("Line", bound=Record | Answered)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,7 +54,12 @@ class RunState:
     fingerprint: str
     pool: LabelPool
     ledger: Ledger
-    oracle: Oracle
+    oracle: Oracle | People
+    features: Float[Tensor, "candidates f"] | None = None
+    """Fixed features of the candidates, on the CPU; None where there are none, and in a `fast_dev_run`."""
+
+    diffused: DiffusedPoints | None = None
+    """Unlabeled points that this fit trains on with diffused labels, by their index in the dataset."""
 
     @property
     def dataset(self) -> MapStyle:
@@ -58,6 +74,18 @@ class RunState:
         """The items of each training dataset that may be trained on: those whose label is known."""
         labels = self.pool.labels
         return [(view.dataset, set(view.labeled(labels)[0])) for view in self.views]
+
+    @cached_property
+    def diffused_labels(self) -> Int[Tensor, " n"]:
+        """The diffused label of each point of the pool that is trained on with it, -1 for all others."""
+        labels = torch.full_like(self.pool.labels, UNLABELED)
+        if self.diffused is not None:
+            labels[self.diffused.rows] = self.diffused.labels
+        return labels
+
+    def diffused_items(self) -> list[tuple[MapStyle, set[int]]]:
+        """The items of each training dataset that may be trained on with a diffused label."""
+        return [(view.dataset, set(view.labeled(self.diffused_labels)[0])) for view in self.views]
 
     def limit_classes(self, num_classes: int | None) -> None:
         """Let the oracle refuse answers beyond the classes there are, as far as that is known."""
@@ -94,13 +122,20 @@ def open_state(trainer: Any, config: RunConfig, loaders: Any) -> RunState:
         oracle=oracle_of(config, first.dataset, answers),
     )
 
-    def read_folder() -> list[Record | Correction]:
+    def read_folder() -> list[Entry]:
         entries = ledger.read(config.identity(dataset))
+        if config.people is not None and folder is not None:
+            new = config.people.collect(folder, entries, config.budget)
+            ledger.write(new)
+            return [*entries, *new]
         if answers is not None and config.oracle is not None:
-            answers.read({index for entry in entries for index in entry.indices})
+            answers.read(first_labels_of(entries))
         return entries
 
     ledger.replay(from_rank_zero(trainer, read_folder), state.pool)
+    state.candidates[:] = [index for index in state.candidates if index not in ledger.given_up]
+    if config.people is not None:
+        config.people.update_classes(ledger.entries)
     return state
 
 
@@ -116,12 +151,14 @@ def fingerprint_of(trainer: Any, config: RunConfig, folder: Path | None, dataset
     return from_rank_zero(trainer, match)  # where items are random, another rank may have read others
 
 
-def oracle_of(config: RunConfig, dataset: MapStyle, answers: AnswerFile | None) -> Oracle:
-    """Who answers: the dataset itself, or the user's function, whose answers are kept in a file."""
+def oracle_of(config: RunConfig, dataset: MapStyle, answers: AnswerFile | None) -> Oracle | People:
+    """Who answers: the dataset itself, people, or the user's function, whose answers are kept in a file."""
     if config.oracle is None:
         return DatasetOracle(dataset, config.label_field)
     if answers is None:
         return FunctionOracle(stand_in_labels, None)
+    if isinstance(config.oracle, People):
+        return config.oracle
     return FunctionOracle(config.oracle, answers, config.label_field)
 
 
@@ -134,16 +171,16 @@ def restore_from_checkpoint(
     trainer: Any, state: RunState, checkpoint_records: Sequence[dict[str, Any]], identity: RunIdentity
 ) -> None:
     """Add the rounds of a checkpoint that the ledger does not have. A checkpoint with fewer changes nothing."""
-    for record in state.ledger.records_beyond(checkpoint_records, identity):
-        commit(trainer, state, record)
+    for entry in state.ledger.entries_beyond(checkpoint_records, identity):
+        commit(trainer, state, entry)
 
 
-def commit(trainer: Any, state: RunState, record: Record) -> Record:
-    """Write a round on rank 0, then apply it on every rank."""
+def commit(trainer: Any, state: RunState, entry: Line) -> Line:
+    """Write a round, a question or answers on rank 0, then apply it on every rank."""
 
-    def append() -> Record:
-        state.ledger.append(record, state.pool)
-        return record
+    def append() -> Line:
+        state.ledger.append(entry, state.pool)
+        return entry
 
     committed = from_rank_zero(trainer, append)
     if not trainer.is_global_zero:
@@ -151,12 +188,33 @@ def commit(trainer: Any, state: RunState, record: Record) -> Record:
     return committed
 
 
-def labeled_loaders(config: RunConfig, state: RunState, loaders: Any) -> Any:
-    """The training loaders over the labeled points alone; the one named `unlabeled` over all, without labels."""
-    # Lightning may ask for them again, and the user's hook may then make new datasets.
-    state.views[:], state.other_datasets[:] = sort_loaders(
-        loaders, config.other_data, config.same_data, config.unlabeled
-    )
+def complete(trainer: Any, state: RunState, record: Record) -> Record:
+    """Write on rank 0 a round with its labels in the place of its question, then apply it on every rank."""
+
+    def replace_question() -> Record:
+        state.ledger.complete(record, state.pool)
+        return record
+
+    completed = from_rank_zero(trainer, replace_question)
+    if not trainer.is_global_zero:
+        state.ledger.apply_completion(completed, state.pool)
+    return completed
+
+
+def labeled_loaders(config: RunConfig, state: RunState, loaders: Any, draw_seed: int = 0) -> Any:
+    """The training loaders over the labeled points alone; the one named `unlabeled` over all, without labels.
+
+    Where there are points with diffused labels, some of them join each batch.
+
+    Args:
+        draw_seed: Of which ones.
+    """
+    # Lightning or the user's code may ask again, and new datasets may be made then. Those before may still be in use.
+    views, others = sort_loaders(loaders, config.other_data, config.same_data, config.unlabeled)
+    state.views[:] = views + [old for old in state.views if all(old.dataset is not view.dataset for view in views)]
+    state.other_datasets[:] = others + [
+        old for old in state.other_datasets if all(old is not other for other in others)
+    ]
     if len(state.views[0].index) != len(state.pool):
         raise MisconfigurationException(
             f"The training dataset had {len(state.pool)} points, and {len(state.views[0].index)} when it was asked for "
@@ -173,6 +231,11 @@ def labeled_loaders(config: RunConfig, state: RunState, loaders: Any) -> Any:
         if view is None:
             return loader
         positions, known = view.labeled(labels)
-        return restrict_to_labeled(loader, positions, None if own else known, state.round, config.label_field)
+        labeled = restrict_to_labeled(loader, positions, None if own else known, state.round, config.label_field)
+        positions, diffused = view.labeled(state.diffused_labels)
+        if state.diffused is None or not positions:
+            return labeled
+        more = RelabeledView(loader.dataset, positions, diffused, config.label_field)
+        return with_diffused(labeled, more, state.diffused.share, draw_seed)
 
     return map_loaders(loaders, restrict)

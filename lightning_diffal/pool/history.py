@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lightning_diffal.pool.record import Record
@@ -12,14 +13,35 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """The question that a run waits for people to answer."""
+
+    round: int
+    """The round it follows; 0 is the first labels."""
+    indices: list[int]
+    """The points asked about, of the dataset."""
+    answered: int
+    """How many of them have an answer so far."""
+    files: list[str]
+    """The CSV to fill in, and the tasks for Label Studio."""
+    since: str
+    """When it was asked, ISO 8601 in UTC."""
+
+    def __str__(self) -> str:
+        asked = f"{self.answered} of {len(self.indices)} points answered"
+        return f"waiting for answers to round {self.round} since {self.since}: {asked}, {self.files[0]}"
+
+
 class History(Sequence[dict[str, Any]]):
     """One row for each fit: labels trained on, metrics, and what was queried next.
 
-    Prints as a table. `frame()` gives a pandas data frame, `plot()` draws accuracy against labels.
+    Prints as a table. `frame()` gives a pandas data frame, `plot()` draws accuracy against labels. `waiting` is the
+    question that people have to answer before the run can go on, None if there is none.
     """
 
-    def __init__(self, records: Sequence[Record]) -> None:
-        self.records = list(records)
+    def __init__(self, records: Sequence[Record], waiting: Waiting | None = None) -> None:
+        self.records, self.waiting = list(records), waiting
         self.rows = [row_of(record) for record in self.records if record.round > 0]
 
     def __len__(self) -> int:
@@ -78,12 +100,13 @@ class History(Sequence[dict[str, Any]]):
 
     def __str__(self) -> str:
         if not self.rows:
-            return "no rounds yet"
+            return "no rounds yet" if self.waiting is None else str(self.waiting)
         names = list(dict.fromkeys(name for row in self.rows for name in row))
         cells = [names, *([format_cell(row.get(name)) for name in names] for row in self.rows)]
         widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
-        return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])
+        waiting = [str(self.waiting)] if self.waiting is not None else []
+        return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:], *waiting])
 
     __repr__ = __str__
 
@@ -95,6 +118,7 @@ def row_of(record: Record) -> dict[str, Any]:
         "round": record.round,
         "labels": record.labeled,
         **record.metrics,
+        **({"diffused": int(record.diffused["points"])} if record.diffused else {}),
         "steps": record.steps,
         "asked": len(record.indices),
         "explored": explored,

@@ -9,7 +9,7 @@ import torch
 
 from lightning_diffal.arguments import check_count, check_integers, skip_type_check
 from lightning_diffal.pool.dataset.classes import to_class
-from lightning_diffal.pool.oracle import DatasetOracle, Oracle
+from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.randomness import seed_of
 
 
@@ -25,7 +25,7 @@ class PerClass:
 
 
 def draw_initial(
-    initial: int | PerClass | Sequence[int], candidates: Sequence[int], oracle: Oracle, seed: int
+    initial: int | PerClass | Sequence[int], candidates: Sequence[int], oracle: object, seed: int
 ) -> list[int]:
     """The indices of the first labels: drawn by seed from the candidates, or those given."""
     generator = torch.Generator().manual_seed(seed_of(seed, 0))

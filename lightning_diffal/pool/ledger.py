@@ -4,54 +4,23 @@ import csv
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lightning_diffal.pool.dataset.fingerprint import size_of
 from lightning_diffal.pool.folder.files import write_atomically
 from lightning_diffal.pool.folder.json_lines import DamagedLineError, JsonLines
 from lightning_diffal.pool.label_pool import LabelPool, check_reveal
-from lightning_diffal.pool.record import Correction, Record, entry_from_json
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunIdentity:
-    """What all rounds of one run have in common. Budget and query size may change during a run."""
-
-    selector: str
-    seed: int
-    initial: str
-    dataset: str | None = None
-    """The dataset's fingerprint; None before it is known, and then not compared."""
-
-    @staticmethod
-    def of(record: Record) -> "RunIdentity":
-        return RunIdentity(
-            selector=record.selector, seed=record.seeds["run"], initial=record.initial, dataset=record.dataset
-        )
-
-    def check(self, record: Record, number: int) -> None:
-        """Refuse a record that is not round `number` of this run."""
-        if record.round != number:
-            raise ValueError(f"round {record.round} where round {number} was expected: a line is missing or doubled.")
-        if self.dataset is not None and record.dataset != self.dataset:
-            raise ValueError(other_dataset("this run was made", record.dataset, self.dataset))
-        theirs = {"selector": record.selector, "seed": record.seeds["run"], "initial": record.initial}
-        for name, value in theirs.items():
-            ours = getattr(self, name)
-            if value != ours:
-                raise ValueError(
-                    f"this is the ledger of another run, with {name}={value!r} where {name}={ours!r} is given. "
-                    "Give this run a folder of its own, folder=..., or remove the old one."
-                )
-
-
-def other_dataset(what: str, theirs: str, ours: str) -> str:
-    return (
-        f"{what} on another dataset (fingerprint {theirs}, now {ours}). Its indices would name other points. "
-        "Was the data split again? A generator with a fixed seed keeps a split."
-    )
+from lightning_diffal.pool.ledger_entries import (
+    EntryCheck,
+    RunIdentity,
+    awaited_round,
+    class_names,
+    given_up,
+    labels_of,
+    merge_entries,
+    without_corrections,
+)
+from lightning_diffal.pool.record import Answered, Correction, Entry, Record, entry_from_json
 
 
 class Ledger:
@@ -60,11 +29,30 @@ class Ledger:
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
         self.file = JsonLines(folder / "rounds.jsonl") if folder is not None else None
+        self.entries: list[Entry] = []
         self.records: list[Record] = []
-        """The rounds, with the labels as they were corrected since."""
-        self.corrections: list[Correction] = []
+        """The rounds, with their answers and as these were corrected since."""
 
-    def read(self, identity: RunIdentity) -> list[Record | Correction]:
+    @property
+    def corrections(self) -> list[Correction]:
+        return [entry for entry in self.entries if isinstance(entry, Correction)]
+
+    @property
+    def awaited(self) -> Record | None:
+        """The round whose question has no answer yet."""
+        return awaited_round(self.entries)
+
+    @property
+    def given_up(self) -> set[int]:
+        """Points that someone skipped or could not tell: never trained on, not asked again."""
+        return given_up(self.entries)
+
+    @property
+    def classes(self) -> list[str] | None:
+        """The names of the classes, where people answer by name."""
+        return class_names(self.entries)
+
+    def read(self, identity: RunIdentity) -> list[Entry]:
         """The lines on the disk. Those of another run or dataset are refused with file and line."""
         if self.file is None:
             return []
@@ -86,48 +74,74 @@ class Ledger:
         dataset = lines[0].get("dataset") if lines else None
         return dataset if isinstance(dataset, str) else None
 
-    def replay(self, entries: Sequence[Record | Correction], pool: LabelPool) -> None:
+    def replay(self, entries: Sequence[Entry], pool: LabelPool) -> None:
         """Apply lines that were read to an empty pool."""
-        self.corrections = [entry for entry in entries if isinstance(entry, Correction)]
-        for record in corrected_records(entries):
+        records = merge_entries(entries)
+        for record in records:
             try:
-                self.apply(record, pool)
+                pool.reveal(*labels_of(record))
             except (ValueError, TypeError) as error:
                 raise ValueError(f"{self.file and self.file.path}, round {record.round}: {error}") from error
+        self.entries, self.records = list(entries), records
 
-    def append(self, record: Record, pool: LabelPool) -> None:
-        """Write a round to the disk, then apply it."""
-        check_reveal(pool.labels, record.indices, record.labels)
+    def append(self, entry: Record | Answered, pool: LabelPool) -> None:
+        """Write a round, a question or answers to the disk, then apply it."""
+        check_reveal(pool.labels, *labels_of(entry))
         if self.file is not None:
-            self.file.append(record.to_json())
-        self.apply(record, pool)
+            self.file.append(entry.to_json())
+        self.apply(entry, pool)
         self.write_selection()
+
+    def complete(self, record: Record, pool: LabelPool) -> None:
+        """Put a round with its labels in the place of its question, which is the last line."""
+        check_reveal(pool.labels, *labels_of(record))
+        if self.file is not None:
+            self.file.replace_last(record.to_json())
+        self.apply_completion(record, pool)
+        self.write_selection()
+
+    def apply_completion(self, record: Record, pool: LabelPool) -> None:
+        self.entries.pop()
+        self.apply(record, pool)
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Write lines to the disk that are still to be applied."""
+        for entry in entries if self.file is not None else ():
+            self.file.append(entry.to_json())  # type: ignore[union-attr]
 
     def correct(self, correction: Correction) -> None:
         """Write corrected labels to the disk. A run that is opened later trains on them."""
         if self.file is not None:
             self.file.append(correction.to_json())
-        self.corrections.append(correction)
-        self.records = corrected_records([*self.records, correction])
+        self.entries.append(correction)
+        self.records = merge_entries(self.entries)
         self.write_selection()
 
-    def apply(self, record: Record, pool: LabelPool) -> None:
-        """Reveal to the pool a round that is on the disk."""
-        pool.reveal(record.indices, record.labels)
-        self.records.append(record)
+    def apply(self, entry: Record | Answered, pool: LabelPool) -> None:
+        """Reveal to the pool what is on the disk."""
+        pool.reveal(*labels_of(entry))
+        self.entries.append(entry)
+        self.records = merge_entries(self.entries)
 
-    def records_beyond(self, lines: Sequence[dict[str, Any]], identity: RunIdentity) -> list[Record]:
-        """The rounds of a checkpoint that the ledger does not have, as when its folder was lost."""
-        ours = [(record.round, record.indices) for record in self.records]
+    def entries_beyond(self, lines: Sequence[dict[str, Any]], identity: RunIdentity) -> list[Record | Answered]:
+        """The lines of a checkpoint that the ledger does not have, as when its folder was lost."""
         try:
-            theirs = [Record.from_json(line) for line in lines]
-            for number, record in enumerate(theirs):
-                identity.check(record, number)
-            if [(record.round, record.indices) for record in theirs[: len(ours)]] != ours[: len(theirs)]:
+            theirs = without_corrections([entry for line in lines if (entry := entry_from_json(line)) is not None])
+            check = EntryCheck(identity)
+            for entry in theirs:
+                check(entry)
+            ours, known = questions(self.entries), questions(theirs)
+            if known[: len(ours)] != ours[: len(known)]:
                 raise ValueError("its queries are not those in the ledger.")
         except ValueError as error:
             raise ValueError(f"The checkpoint does not belong to the run in {self.folder}: {error}") from error
-        return theirs[len(ours) :]
+        if len(known) < len(ours):
+            return []
+        return [
+            entry
+            for entry in theirs
+            if (entry.round >= len(ours) if isinstance(entry, Record) else entry not in self.entries)
+        ]
 
     def write_selection(self) -> None:
         """`selection.csv`, a table for people. Nothing reads it, so a run goes on without it."""
@@ -150,67 +164,13 @@ class Ledger:
             for record in self.records:
                 rows = zip(record.indices, record.scores, record.reached, record.labels, strict=True)
                 writer.writerows(
-                    (index, record.round, "" if score is None else score, "" if reached is None else reached, label)
+                    (index, record.round, *("" if value is None else value for value in (score, reached, label)))
                     for index, score, reached, label in rows
                 )
 
 
-class EntryCheck:
-    """Whether each line of a ledger can follow those before it."""
-
-    def __init__(self, identity: RunIdentity) -> None:
-        self.identity, self.rounds = identity, 0
-        self.labels: dict[int, int] = {}
-
-    def __call__(self, entry: Record | Correction) -> None:
-        if isinstance(entry, Record):
-            self.identity.check(entry, self.rounds)
-            if entry.labeled != len(self.labels):
-                raise ValueError(
-                    f"labeled must be {len(self.labels)}, the number of labels in the lines before, it is "
-                    f"{entry.labeled}."
-                )
-            check_points(entry.indices, self.labels, size_of(entry.dataset))
-            self.rounds += 1
-        else:
-            unknown = [index for index in entry.indices if index not in self.labels]
-            if unknown:
-                raise ValueError(f"point {unknown[0]} has no label that could be corrected.")
-            if entry.was != [self.labels[index] for index in entry.indices]:
-                raise ValueError("was must be the labels before, as the lines before have them.")
-        self.labels.update(zip(entry.indices, entry.labels, strict=True))
-
-
-def check_points(indices: Sequence[int], known: dict[int, int], size: int | None) -> None:
-    """Refuse points outside the pool, points twice and points that have a label already."""
-    outside = [index for index in indices if index < 0 or (size is not None and index >= size)]
-    if outside:
-        raise ValueError(f"index {outside[0]} is out of range: the pool has {size} points, counted from 0.")
-    again = [index for index in indices if index in known]
-    if again:
-        raise ValueError(f"point {again[0]} has a label already, {known[again[0]]}. Labels are never asked twice.")
-    if len(set(indices)) != len(indices):
-        raise ValueError("a point is named twice.")
-
-
-def corrected_records(entries: Sequence[Record | Correction]) -> list[Record]:
-    """The rounds with the labels that were given last."""
-    latest = {
-        index: label
-        for entry in entries
-        if isinstance(entry, Correction)
-        for index, label in zip(entry.indices, entry.labels, strict=True)
-    }
-    records = [entry for entry in entries if isinstance(entry, Record)]
-    if not latest:
-        return records
-    return [
-        replace(
-            record,
-            labels=[latest.get(index, label) for index, label in zip(record.indices, record.labels, strict=True)],
-        )
-        for record in records
-    ]
+def questions(entries: Sequence[Entry]) -> list[tuple[int, list[int]]]:
+    return [(entry.round, entry.indices) for entry in entries if isinstance(entry, Record)]
 
 
 def finite_or_none(value: float) -> float | None:

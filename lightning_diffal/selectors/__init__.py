@@ -4,6 +4,7 @@ from lightning_diffal.selectors.badge import BADGESelector
 from lightning_diffal.selectors.bald import BALDSelector
 from lightning_diffal.selectors.base import ScoreSelector, Selector
 from lightning_diffal.selectors.coreset import CoresetSelector
+from lightning_diffal.selectors.coverage import CoverageSelector
 from lightning_diffal.selectors.diffusion import DiffusionSelector
 from lightning_diffal.selectors.dirichlet import DirichletSelector
 from lightning_diffal.selectors.local_max import LocalMaxSelector
@@ -19,6 +20,7 @@ __all__ = [
     "BADGESelector",
     "BALDSelector",
     "CoresetSelector",
+    "CoverageSelector",
     "DiffusionSelector",
     "DirichletSelector",
     "EntropySelector",

@@ -1,7 +1,6 @@
 """Ask about the points that are farthest from everything asked before."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -10,30 +9,32 @@ from torch import Tensor
 from lightning_diffal.numerics.precision import full_float32, ldexp, product_rounding
 from lightning_diffal.numerics.tiles import DIFFERENCE_BYTES, tile_height
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import BatchSelector
+from lightning_diffal.selectors.points import PointSelector
 from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 
 
-@dataclass(frozen=True, kw_only=True)
-class CoresetSelector(BatchSelector):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CoresetSelector(PointSelector):
     """Ask about the point farthest from all labeled and chosen ones, again and again: greedy k-center.
 
     argmax_i min_{j labeled or chosen} |x_i - x_j|, within twice the smallest covering radius there is. The scores are
     these distances, negative. Ties go to the lower index. Without any label the first is the nearest to the mean, its
     distance infinite.
 
-    Needs embeddings. Cost: O(n d) for every labeled and chosen point, most of it in matrix products. Memory: a copy of
-    the embeddings.
+    Args:
+        on: "embeddings", or "features", the fixed ones.
+
+    Needs embeddings, or features. Cost: O(n d) for every labeled and chosen point, most of it in matrix products.
+    Memory: a copy of the points.
     Reference: Sener & Savarese, 1708.00489, Algorithm 1.
     """
 
-    needs: ClassVar[frozenset[str]] = frozenset({"embeddings"})
-
     def select(self, snapshot: Snapshot, size: int, generator: torch.Generator, timer: StageTimer) -> Query:
+        points, exponent = snapshot.scaled_points(self.on)
         with full_float32(snapshot.labels.device):
             with timer.stage("distances"):
-                nearest = NearestCenter(snapshot.points, snapshot.labeled)
+                nearest = NearestCenter(points, snapshot.labeled)
             # Allocated first: small results between large temporary tensors would fragment the memory.
             chosen = torch.empty_like(snapshot.labels[:size], dtype=torch.long)
             distances = nearest.distance.new_empty(size)
@@ -42,7 +43,7 @@ class CoresetSelector(BatchSelector):
                 chosen[number] = farthest[0]
                 distances[number] = nearest.distance[farthest[0]]
                 nearest.add(farthest)
-        return Query.of(chosen, ldexp(-distances, snapshot.exponent))
+        return Query.of(chosen, ldexp(-distances, exponent))
 
 
 class NearestCenter:

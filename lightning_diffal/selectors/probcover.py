@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -14,7 +13,7 @@ from lightning_diffal.numerics.precision import full_float32, product_rounding, 
 from lightning_diffal.numerics.sampling import sample_without_replacement
 from lightning_diffal.numerics.tiles import tile_height
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import BatchSelector
+from lightning_diffal.selectors.points import PointSelector
 from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 
@@ -25,8 +24,8 @@ PURITY_SAMPLE = 2048
 
 
 @skip_type_check
-@dataclass(frozen=True, kw_only=True)
-class ProbCoverSelector(BatchSelector):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ProbCoverSelector(PointSelector):
     """Ask about the point whose ball of radius δ holds most points that no labeled or chosen point's ball holds.
 
     argmax_i |{j uncovered : |x_i - x_j| ≤ δ}|, again and again; a greedy cover reaches 1 - 1/e of the best one. The
@@ -40,19 +39,20 @@ class ProbCoverSelector(BatchSelector):
         purity: α of the paper.
         counted: In a larger pool than this, coverage is counted on this many points, drawn at random. Every point
             remains a candidate.
+        on: "embeddings", or "features", the fixed ones.
 
-    Needs embeddings. Cost: O(n · min(n, counted) · d) at most twice, however many points are asked for; in float64,
-    since float32 does not resolve distances within a tight class far from the origin. Memory: two
-    copies of the embeddings, those in float64, and 8 MiB; nothing grows with the number of pairs.
+    Needs embeddings, or features. Cost: O(n · min(n, counted) · d) at most twice, however many points are asked for; in
+    float64, since float32 does not resolve distances within a tight class far from the origin. Memory: two copies of
+    the points, those in float64, and 8 MiB; nothing grows with the number of pairs.
     Reference: Yehuda, Dekel, Hacohen & Weinshall, 2205.11320, Algorithm 1.
     """
 
     radius: float | None = None
     purity: float = 0.95
     counted: int = 50_000
-    needs: ClassVar[frozenset[str]] = frozenset({"embeddings"})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_count("ProbCoverSelector", "counted", self.counted)
         if self.radius is not None and not self.radius >= 0:
             raise ValueError(f"ProbCoverSelector(radius={self.radius!r}): a distance of at least 0 is needed, or None.")
@@ -60,9 +60,10 @@ class ProbCoverSelector(BatchSelector):
             raise ValueError(f"ProbCoverSelector(purity={self.purity!r}): a fraction between 0 and 1 is needed.")
 
     def select(self, snapshot: Snapshot, size: int, generator: torch.Generator, timer: StageTimer) -> Query:
-        points = snapshot.points.to(wide_dtype(snapshot.labels.device))
+        given, exponent = snapshot.scaled_points(self.on)
+        points = given.to(wide_dtype(given.device))
         points = points - points.mean(dim=0)  # products are more exact around the origin
-        radius = None if self.radius is None else math.ldexp(self.radius, -snapshot.exponent)
+        radius = None if self.radius is None else math.ldexp(self.radius, -exponent)
         with full_float32(points.device):
             if radius is None:
                 with timer.stage("radius"):
@@ -83,7 +84,7 @@ class ProbCoverSelector(BatchSelector):
                 gains[number] = cover.gain[best[0]]
                 cover.add(best)
                 cover.gain[best] = -1
-        return Query.of(chosen, -gains.to(snapshot.points.dtype))
+        return Query.of(chosen, -gains.to(given.dtype))
 
 
 class Cover:

@@ -1,8 +1,9 @@
 """What a selector is given: labels, embeddings and model outputs of the pool after a fit."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -65,6 +66,8 @@ class Snapshot:
     """How many queries this run has made."""
     ranks: Ranks = SINGLE_PROCESS
     """The processes that share the neighbor search of `build_graph`, each with this same snapshot."""
+    build_feature_graph: Callable[..., NeighborGraph] = build_graph
+    """Makes the graph of the features, with the arguments of `build_graph`: the callback's keeps it over the rounds."""
 
     def __post_init__(self) -> None:
         detach_fields(self, "embeddings", "features", "logits")
@@ -115,13 +118,18 @@ class Snapshot:
     @property
     def points(self) -> Float[Tensor, "n d"]:
         """The embeddings, in float32 if they came in half precision, divided by 2 to the `exponent`."""
-        return ldexp(at_least_float32(require(self.embeddings, "embeddings")), -self.exponent)
+        return self.scaled_points("embeddings")[0]
 
     @cached_property
     def exponent(self) -> int:
         """0, unless the embeddings are so large or small that their squares would overflow or vanish."""
-        exponent = max_exponent(at_least_float32(require(self.embeddings, "embeddings")))
-        return exponent if abs(exponent) > SAFE_EXPONENT else 0
+        return safe_exponent(require(self.embeddings, "embeddings"))
+
+    def scaled_points(self, on: Literal["embeddings", "features"]) -> tuple[Float[Tensor, "n d"], int]:
+        """Points divided by 2 to the exponent, and that: the embeddings, or the features (see `fixed_points`)."""
+        points = require(self.embeddings, "embeddings") if on == "embeddings" else self.fixed_points
+        exponent = self.exponent if points is self.embeddings else safe_exponent(points)
+        return ldexp(at_least_float32(points), -exponent), exponent
 
     @property
     def fixed_points(self) -> Float[Tensor, "n f"]:
@@ -132,27 +140,41 @@ class Snapshot:
         """The directed graph of the fixed features, or of the embeddings. Built once, however many need it."""
         key = ("features", neighbors)
         if key not in self.graphs:
-            with timer.stage("graph"):
-                self.graphs[key] = build_graph(self.fixed_points, neighbors, progress=timer.track, ranks=self.ranks)
+            build = build_graph if self.features is None else self.build_feature_graph
+            self.graphs[key] = timed_graph(timer, build, self.fixed_points, neighbors, ranks=self.ranks)
         return self.graphs[key]
 
     def symmetric_graph(self, neighbors: int | None, timer: StageTimer) -> NeighborGraph:
         """The symmetric graph of the embeddings. Built once, however many selectors need it."""
         key = ("embeddings", neighbors)
         if key not in self.graphs:
-            with timer.stage("graph"):
-                self.graphs[key] = build_graph(
-                    require(self.embeddings, "embeddings"),
-                    neighbors,
-                    symmetric=True,
-                    progress=timer.track,
-                    ranks=self.ranks,
-                )
+            embeddings = require(self.embeddings, "embeddings")
+            self.graphs[key] = timed_graph(timer, build_graph, embeddings, neighbors, symmetric=True, ranks=self.ranks)
         return self.graphs[key]
 
     @cached_property
     def graphs(self) -> dict[tuple[str, int | None], NeighborGraph]:
         return {}
+
+
+def timed_graph(
+    timer: StageTimer,
+    build: Callable[..., NeighborGraph],
+    points: Float[Tensor, "n d"],
+    neighbors: int | None,
+    **options: Any,
+) -> NeighborGraph:
+    """A graph as the stage "graph" of a query. The recall of an approximate one is kept in the record."""
+    with timer.stage("graph"):
+        graph = build(points, neighbors, progress=timer.track, **options)
+    if graph.recall is not None:
+        timer.metrics["graph_recall"] = graph.recall
+    return graph
+
+
+def safe_exponent(points: Float[Tensor, "n d"]) -> int:
+    exponent = max_exponent(at_least_float32(points))
+    return exponent if abs(exponent) > SAFE_EXPONENT else 0
 
 
 def detach_fields(parts: object, *names: str) -> None:

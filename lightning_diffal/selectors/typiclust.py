@@ -1,7 +1,6 @@
 """Ask about the most typical point of each cluster that has no label yet."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -15,7 +14,7 @@ from lightning_diffal.numerics.kmeans import kmeans
 from lightning_diffal.numerics.precision import full_float32, ldexp
 from lightning_diffal.numerics.tiles import DIFFERENCE_BYTES, tile_height
 from lightning_diffal.progress import StageTimer
-from lightning_diffal.selectors.base import BatchSelector
+from lightning_diffal.selectors.points import PointSelector
 from lightning_diffal.selectors.query import Query, take_lowest
 from lightning_diffal.selectors.snapshot import Snapshot
 
@@ -24,8 +23,8 @@ MIN_CLUSTER_SIZE = 5
 
 
 @skip_type_check
-@dataclass(frozen=True, kw_only=True)
-class TypiClustSelector(BatchSelector):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TypiClustSelector(PointSelector):
     """Ask about the most typical point of the largest clusters without a label.
 
     The pool is divided into as many clusters as there will be labels. Those with the fewest labels come first, of
@@ -36,22 +35,23 @@ class TypiClustSelector(BatchSelector):
     Args:
         neighbors: K, at most the size of the cluster less one.
         max_clusters: No more clusters than this, as labels become many.
+        on: "embeddings", or "features", the fixed ones.
 
-    Needs embeddings. Cost: k-means (see `kmeans`), and a search within each cluster that is asked about.
+    Needs embeddings, or features. Cost: k-means (see `kmeans`), and a search within each cluster that is asked about.
     Memory: two copies of the embeddings, and that of the search in the largest such cluster.
     Reference: Hacohen, Dekel & Weinshall, 2202.02794, Algorithm 1; the numbers are those of their code.
     """
 
     neighbors: int = 20
     max_clusters: int = 500
-    needs: ClassVar[frozenset[str]] = frozenset({"embeddings"})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_count("TypiClustSelector", "neighbors", self.neighbors)
         check_count("TypiClustSelector", "max_clusters", self.max_clusters)
 
     def select(self, snapshot: Snapshot, size: int, generator: torch.Generator, timer: StageTimer) -> Query:
-        points = snapshot.points
+        points, exponent = snapshot.scaled_points(self.on)
         clusters = min(len(snapshot.labeled) + size, self.max_clusters)
         with timer.stage("clusters"):
             cluster_of = kmeans(points, clusters, generator)
@@ -66,7 +66,7 @@ class TypiClustSelector(BatchSelector):
         by_cluster = Query.cat(queries)
         # The inverse of the permutation that sorts the visits by cluster.
         order = torch.tensor(visits, device=points.device).argsort(stable=True).argsort()
-        return Query.of(by_cluster.indices[order], ldexp(by_cluster.scores[order], snapshot.exponent))
+        return Query.of(by_cluster.indices[order], ldexp(by_cluster.scores[order], exponent))
 
 
 def cluster_order(cluster_of: Int[Tensor, " n"], labels: Int[Tensor, " n"], clusters: int, size: int) -> list[int]:
@@ -93,7 +93,8 @@ def mean_distance(points: Float[Tensor, "m d"], neighbors: int) -> Float[Tensor,
         return torch.zeros_like(points[:, 0])
     with full_float32(points.device):
         # The point itself is among them, at distance 0, or enough copies of it at distance 0.
-        rows, nearest, _ = search_torch((points - points.mean(dim=0)).float(), neighbors + 1, iter)
+        found = search_torch((points - points.mean(dim=0)).float(), neighbors + 1, iter)
+    rows, nearest = found.rows, found.neighbors
     mean = torch.zeros_like(points[:, 0])
     height = tile_height(8 * nearest.shape[1] * points.shape[1], DIFFERENCE_BYTES)
     for block, neighbor in zip(rows.split(height), nearest.split(height), strict=True):

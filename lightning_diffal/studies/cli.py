@@ -1,4 +1,4 @@
-"""`lightning-diffal`: studies (`run`, `report`, `demo`) and the folder of a run (`check`, `repair`, `correct`)."""
+"""`lightning-diffal`: studies (`run`, `report`, `demo`), the folder of a run (`check`, `repair`, `correct`), people."""
 
 import argparse
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from lightning_diffal.labeling.commands import add_labeling_commands
 from lightning_diffal.pool.folder.commands import add_folder_commands
 from lightning_diffal.studies.definitions import STUDIES, Study
 from lightning_diffal.studies.results import Result, summary_table
@@ -88,6 +89,7 @@ def parser() -> argparse.ArgumentParser:
     demos.add_argument("--out", type=Path, default=Path("demo"), help="folder for results and report (%(default)s)")
     demos.set_defaults(execute=demo)
     add_folder_commands(commands)
+    add_labeling_commands(commands)
     return top
 
 

@@ -6,6 +6,7 @@ from lightning_diffal.selectors.badge import BADGESelector
 from lightning_diffal.selectors.bald import BALDSelector
 from lightning_diffal.selectors.base import Selector
 from lightning_diffal.selectors.coreset import CoresetSelector
+from lightning_diffal.selectors.coverage import CoverageSelector
 from lightning_diffal.selectors.diffusion import DiffusionSelector
 from lightning_diffal.selectors.dirichlet import DirichletSelector
 from lightning_diffal.selectors.local_max import LocalMaxSelector
@@ -37,6 +38,7 @@ PAPER_SELECTORS: dict[str, Maker] = {
 }
 # Graphs use the study's K; all other parameters are those of each selector's own paper.
 SELECTORS: dict[str, Maker] = PAPER_SELECTORS | {
+    "coverage": lambda study: CoverageSelector(neighbors=study.neighbors),
     "bald": lambda study: BALDSelector(passes=study.passes),
     "badge": lambda study: BADGESelector(),
     "typiclust": lambda study: TypiClustSelector(),

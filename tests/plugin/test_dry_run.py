@@ -1,8 +1,10 @@
 """Whatever can be refused is refused before a label is spent: several batches pass the model before the first fit."""
 
+import lightning as L  # noqa: N812
 import pytest
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -114,3 +116,112 @@ def test_a_changed_model_is_refused_with_the_layers_that_changed(tmp_path):
         match=r"started with another model: head\.weight is \(5, 16\), where it was \(4, 16\).*folder=",
     ):
         again.fit(quiet(tmp_path, again, max_epochs=1), Small(classes=5), DataLoader(pool(), batch_size=8))
+
+
+# One training batch with stand-in labels, before people are asked
+
+
+class Teacher:
+    """An oracle that counts what it is paid for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, indices):
+        self.asked += indices
+        return [index % CLASSES for index in indices]
+
+
+class WrongLoss(Small):
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) + self(batch[0]).view(3, 3).sum()
+
+
+class WrongScheduler(Small):
+    def configure_optimizers(self):
+        optimizer = super().configure_optimizers()
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 - step))
+        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
+
+
+class WrongBackward(Small):
+    def on_before_optimizer_step(self, optimizer):
+        raise RuntimeError("gradients of the backbone are missing")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (WrongLoss, r"failed: RuntimeError: shape '\[3, 3\]' is invalid"),
+        (WrongScheduler, "failed: ZeroDivisionError"),
+        (WrongBackward, "gradients of the backbone are missing"),
+    ],
+)
+def test_a_training_batch_that_fails_costs_no_label(tmp_path, model, message):
+    teacher = Teacher()
+    refused(tmp_path, model(), pool(), message + r".*No label was asked for.*trial_batch=False", oracle=teacher)
+    assert not teacher.asked
+
+
+def test_without_the_trial_the_same_batch_fails_after_the_first_labels(tmp_path):
+    teacher = Teacher()
+    active = asks_first(oracle=teacher, trial_batch=False)
+    with pytest.raises(RuntimeError, match="invalid for input"):
+        active.fit(quiet(tmp_path, active), WrongLoss(), DataLoader(pool(), batch_size=8))
+    assert teacher.asked
+
+
+class DeviceHooks(L.LightningDataModule):
+    """Batches become what the model trains on only on their way to the device."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def setup(self, stage):
+        self.calls.append("setup")
+
+    def train_dataloader(self):
+        return DataLoader(pool([{"pixels": x, "label": index % CLASSES} for index, x in enumerate(points())]), 8)
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return batch["pixels"], batch["label"]
+
+    def teardown(self, stage):
+        self.calls.append("teardown")
+
+    def on_exception(self, exception):
+        self.calls.append("exception")
+
+
+class Prepared(Small):
+    """Depends on its own hooks, on the DataModule and on a logger; keeps what it has seen of labels."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def on_train_start(self):
+        self.scale = len(self.trainer.datamodule.train_dataloader())
+
+    def training_step(self, batch, batch_idx):
+        self.seen += batch[1].tolist()
+        self.logger.experiment.log_metrics({"scale": self.scale}, self.global_step)
+        self.log("train_loss", 0.0, on_epoch=True)
+        return super().training_step(batch, batch_idx) / self.scale
+
+
+def test_the_trial_runs_the_users_hooks_and_leaves_no_trace(tmp_path):
+    def run(folder, **options):
+        torch.manual_seed(0)
+        model, data, teacher = Prepared(), DeviceHooks(), Teacher()
+        active = asks_first(oracle=teacher, **options)
+        trainer = quiet(folder, active, max_epochs=1, logger=CSVLogger(folder))
+        active.fit(trainer, model, datamodule=data)
+        return model, data, teacher.asked, data.trainer is trainer
+
+    tried, plain = run(tmp_path / "tried"), run(tmp_path / "plain", trial_batch=False)
+    assert tried[0].seen == plain[0].seen, "stand-in labels were seen by a copy alone"
+    assert all(map(torch.equal, tried[0].state_dict().values(), plain[0].state_dict().values()))
+    assert tried[1].calls == plain[1].calls
+    assert tried[2:] == plain[2:]

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset
 
+from lightning_diffal.pool.dataset.fingerprint import match_fingerprint, take_fingerprint
+from lightning_diffal.pool.dataset.items import BY_FORMAT
 from tests.plugin.counting import Counted, Small, asks_first
 from tests.plugin.toy_model import quiet
 
@@ -78,6 +80,35 @@ def test_augmentation_with_a_generator_of_its_own_never_ends_a_run(tmp_path, kin
     # As after a crash: another process, another state of the generator.
     assert run(tmp_path, kind(rows(), chance), budget=40).labels[-1] == 40
     assert len(fingerprints(tmp_path)) == 1, "one run, one dataset"
+
+
+class Scripted(Hidden):
+    """Changes its items in those readings alone that it is told, counted over all its items."""
+
+    def __init__(self, data, readings):
+        super().__init__(data)
+        self.readings, self.count = readings, 0
+        self.rng = self
+
+    def random(self):
+        self.count += 1
+        return 0.0 if self.count in self.readings else 1.1
+
+    def normal(self, size):
+        return np.full(size, self.count, "float32")
+
+
+@pytest.mark.parametrize("first", [{3}, {3, 19}, {3, 19, 90}])
+@pytest.mark.parametrize("later", [set(), {2, 40}, {20}, {11, 12, 60, 70}])
+def test_items_that_change_rarely_are_known_again_whichever_changes_were_seen(first, later):
+    recorded = str(take_fingerprint(Scripted(rows(), first), N))
+
+    def again(data):
+        dataset = Scripted(data, later)
+        return match_fingerprint(take_fingerprint(dataset, N), recorded, dataset, BY_FORMAT)
+
+    assert again(rows()) == recorded
+    assert again(rows(1)) != recorded, "other files"
 
 
 @pytest.mark.parametrize("kind", [OwnGenerator, Hidden])

@@ -6,12 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.nn.functional import normalize
 from torch.utils.data import DataLoader, DistributedSampler
 
 from lightning_diffal import ActiveLearning
+from lightning_diffal.numerics.pca import principal_components
 from tests.plugin.rank_processes import run_ranks
 from tests.plugin.toy_model import Data, Net, learner, quiet
 
@@ -32,9 +36,14 @@ class Shared(Net):
             file.write(json.dumps(note | {"epoch": self.current_epoch}) + "\n")
 
 
+def encoder():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(2, 9), nn.ReLU())
+
+
 def run(folder, strategy, world, data=None, **options):
     folder.mkdir()
-    active = learner(budget=25)
+    active = learner(budget=25, features=encoder(), feature_dim=4)
 
     def make():
         return quiet(folder, active, strategy=strategy, devices=world, limit_val_batches=0, **options)
@@ -74,6 +83,10 @@ def test_the_choice_is_that_of_one_process_index_by_index(tmp_path, alone, world
         assert ours["indices"] == theirs["indices"]
         assert ours["labels"] == theirs["labels"]
     check_training(tmp_path / "run", lines, world)
+    with np.load(tmp_path / "run" / "active_learning" / "features.npz") as file:
+        x = encoder()(Data().dataset.x).detach()
+        expected = normalize(principal_components(x, 4), dim=1)
+        torch.testing.assert_close(torch.from_numpy(file["features"]), expected)
 
 
 def rank():

@@ -12,6 +12,7 @@ from lightning_diffal.selectors import (
     BADGESelector,
     BALDSelector,
     CoresetSelector,
+    CoverageSelector,
     DiffusionSelector,
     DirichletSelector,
     EntropySelector,
@@ -39,6 +40,7 @@ DETERMINISTIC = [
     CoresetSelector(),
     PoissonSelector(neighbors=6),
     DirichletSelector(neighbors=6),
+    CoverageSelector(neighbors=6),
     LocalMaxSelector(of=MarginSelector(), neighbors=6),
     LocalMaxSelector(of=BALDSelector(passes=5), neighbors=6),
     LocalMaxSelector(of=DiffusionSelector(neighbors=6, steps=3), neighbors=6),
@@ -53,6 +55,8 @@ SELECTORS = [
     ProbCoverSelector(radius=2.5),
     ProbCoverSelector(counted=30),
 ]
+# What a selector uses where it is there, and does without where it is not.
+OPTIONAL = {CoverageSelector: {"features", "logits"}}
 every_selector = pytest.mark.parametrize("selector", SELECTORS, ids=repr)
 
 
@@ -136,6 +140,7 @@ def test_its_repr_equals_that_in_existing_ledgers():
         "CoresetSelector()",
         "PoissonSelector(neighbors=None, tau=0.001, decay=True)",
         "DirichletSelector(neighbors=None, tau=0.1, prior=1.0)",
+        "CoverageSelector(neighbors=None, rate=1.0, reach=1.0, power=2.0)",
         "RandomSelector()",
         "BADGESelector()",
         "TypiClustSelector(neighbors=20, max_clusters=500)",
@@ -229,10 +234,15 @@ def test_inputs_with_gradients_are_detached(selector):
 @every_selector
 def test_it_needs_exactly_what_it_declares(selector):
     snapshot, truth = snapshot_of()
-    missing = {name: None for name in ("embeddings", "logits", "stochastic") if name not in selector.needs}
+    snapshot = changed(snapshot, features=snapshot.embeddings)
+    parts = ("embeddings", "features", "logits", "stochastic")
+    missing = {name: None for name in parts if name not in selector.needs}
     indices = ask(selector, changed(snapshot, **missing), 5, truth).indices
     assert torch.equal(indices, ask(selector, snapshot, 5, truth).indices)
-    for name in selector.needs:
+    optional = OPTIONAL.get(type(selector), set())
+    for name in optional:
+        assert len(ask(selector, changed(snapshot, **{name: None}), 5, truth)) == 5
+    for name in selector.needs - optional:
         with pytest.raises(ValueError, match=f"This snapshot has no {name}"):
             ask(selector, changed(snapshot, **{name: None}), 5, truth)
 
@@ -387,7 +397,9 @@ def test_unknown_needs_are_refused():
 
     assert as_selector(selector).needs == {"embeddings", "logits"}
     selector.needs = {"gradients"}
-    with pytest.raises(ValueError, match=r"needs is .*'gradients'.*: a set of strings of \['embeddings', 'features', 'logits'"):
+    with pytest.raises(
+        ValueError, match=r"needs is .*'gradients'.*: a set of strings of \['embeddings', 'features', 'logits'"
+    ):
         as_selector(selector)
 
 

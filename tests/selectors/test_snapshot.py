@@ -4,7 +4,13 @@ import pytest
 import torch
 
 from lightning_diffal import UNLABELED, Snapshot
-from lightning_diffal.selectors import MarginSelector, StochasticPasses
+from lightning_diffal.selectors import (
+    CoresetSelector,
+    MarginSelector,
+    ProbCoverSelector,
+    StochasticPasses,
+    TypiClustSelector,
+)
 from tests.selectors.test_contract import ask, snapshot_of
 
 NAN, INF = float("nan"), float("inf")
@@ -81,3 +87,19 @@ def test_labeled_and_unlabeled_points_are_listed_ascending(labeled):
     assert snapshot.labeled.tolist() == labeled
     assert snapshot.unlabeled.tolist() == [i for i in range(8) if i not in labeled]
     assert snapshot.num_unlabeled == 8 - len(labeled)
+
+
+@pytest.mark.parametrize("kind", [TypiClustSelector, ProbCoverSelector, CoresetSelector])
+def test_selectors_on_features_choose_as_they_would_by_an_embedding_of_those_values(kind):
+    generator = torch.Generator().manual_seed(0)
+    features, embeddings = torch.randn(2, 60, 4, generator=generator)
+    labels = torch.full((60,), -1).index_fill(0, torch.arange(5), 0)
+    expected = kind()(Snapshot(labels=labels, num_classes=2, embeddings=features * 2.0**50), 6)
+    both = Snapshot(labels=labels, num_classes=2, embeddings=embeddings, features=features * 2.0**50)
+    found = kind(on="features")(both, 6)
+    assert found.indices.tolist() == expected.indices.tolist() != kind()(both, 6).indices.tolist()
+    assert torch.equal(found.scores, expected.scores)
+    assert kind(on="features").needs == {"features"}
+    assert repr(kind(on="features")).startswith(f"{kind.__name__}(on='features'")
+    with pytest.raises(ValueError, match=rf"{kind.__name__}\(on='pixels'\): \"embeddings\" or \"features\" is needed"):
+        kind(on="pixels")

@@ -55,8 +55,8 @@ def search_approximate(
         if recall >= MIN_RECALL or probe >= len(cells.center):
             break
         probe = min(2 * probe, len(cells.center))
-        log.info("build_graph: a recall of %.3f is too low, %d of %d cells are searched", recall, probe, len(cells.center))
-    log.info("build_graph: approximate neighbors, recall %.4f of %d points drawn at random", recall, len(drawn))
+        log.info("build_graph: recall %.3f is below %.2f: %d cells are searched for a point", recall, MIN_RECALL, probe)
+    log.info("build_graph: approximate neighbors, recall %.4f on %d points drawn at random", recall, len(drawn))
     return search_cells(cells, query, count, progress, probe)._replace(recall=recall)
 
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 from jaxtyping import Float, Int
 from torch import Tensor
 
-
 # Candidates beyond the neighbors and the point itself. More make fewer rows uncertain, and every row more expensive.
 EXTRA_CANDIDATES = 3
 

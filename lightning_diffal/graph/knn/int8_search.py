@@ -8,8 +8,8 @@ from torch import Tensor
 
 from lightning_diffal.arguments import Progress
 from lightning_diffal.graph.knn.brute_force import nearest_by_products
+from lightning_diffal.numerics.contraction import contract
 from lightning_diffal.numerics.int8 import MAX_DIMENSIONS, has_fast_int8, quantize
-from lightning_diffal.numerics.pca import contract
 from lightning_diffal.numerics.precision import search_error
 from lightning_diffal.numerics.ragged import run_starts
 from lightning_diffal.numerics.sparse import sampled_products

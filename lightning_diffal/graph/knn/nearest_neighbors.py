@@ -34,7 +34,8 @@ def nearest_neighbors(
 ) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"], float | None]:
     """The `neighbors` nearest of each point, ascending by index, and their squared distances up to a common factor.
 
-    The third is the recall, None where the search is exact. Each rank searches its share of the rows; the results are gathered.
+    The third is the recall, None where the search is exact. Each rank searches its share of the rows; the results are
+    gathered.
     """
     chosen = resolve_backend(backend, neighbors, points.device, points.shape[1])
     if backend == "auto" and ranks.sum(chosen is TORCH):

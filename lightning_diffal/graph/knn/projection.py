@@ -5,7 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lightning_diffal.distributed import Ranks
-from lightning_diffal.numerics.pca import contract, leading_directions
+from lightning_diffal.numerics.contraction import contract, leading_directions
+from lightning_diffal.numerics.precision import wide_dtype
 
 DIRECTIONS = (31, 63, 127)
 # Points of the sample, whose directions are taken, and those of it whose neighbors are found.
@@ -25,6 +26,8 @@ def choose_basis(
     dimensions, and of the true distances of all pairs not ruled out there. On points without structure no projection
     rules out any pair. Cost: that of ROWS rows of the search, and O(SAMPLE d m).
     """
+    if wide_dtype(points.device) != torch.float64:
+        return None  # the directions could not be proven orthogonal
     generator = torch.Generator(device=points.device).manual_seed(0)
     drawn = torch.randperm(len(points), generator=generator, device=points.device)[:SAMPLE]
     sample = points[drawn]

@@ -94,7 +94,7 @@ def remaining_work(cells: VoronoiCells, query: Int[Tensor, " r"], count: int) ->
 def search_nearby_cells(
     cells: VoronoiCells, query: Int[Tensor, " r"], count: int, number: int = INITIAL_POINTS
 ) -> InitialResult:
-    """The initial search: the points at the positions `query` against the `number` or more in the cells around theirs."""
+    """The initial search: the points at the positions `query` against about `number` in the cells around their own."""
     near = cells.center_distance.topk(min(MAX_INITIAL_CELLS, len(cells.center)), largest=False).indices  # (m, near)
     size = cells.size[near]
     before = size.cumsum(dim=1) - size

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
+from lightning_diffal.numerics.contraction import contract
 from lightning_diffal.numerics.kmeans import lloyd, nearest_center
-from lightning_diffal.numerics.pca import contract
 from lightning_diffal.numerics.ragged import run_positions, run_starts
 from lightning_diffal.numerics.threads import run_parallel, single_thread
 from lightning_diffal.numerics.topk import padded_size
@@ -38,8 +38,8 @@ class VoronoiCells:
     center: Float[Tensor, "m d"]
     center_distance: Float[Tensor, "m m"]
     radius: Float[Tensor, " m"]
-    # -y, |y|²/2 and 1, with y from the center of its cell: [x, 1, t]·[-y, |y|²/2, 1] is half the squared distance, less
-    # |x|²/2 - t. Each cell is padded with points at infinity to a multiple of GROUP, which makes products a third faster.
+    # -y, |y|²/2 and 1, y from the center of its cell: [x, 1, t]·[-y, |y|²/2, 1] is half the squared distance, less
+    # |x|²/2 - t. Each cell is padded with points at infinity to a multiple of GROUP: products are a third faster.
     padded: Float[Tensor, "p d_plus_2"]
     padded_start: Int[Tensor, " m"]
     padded_size: Int[Tensor, " m"]

@@ -7,6 +7,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
+from lightning_diffal.plugin.data.diffused_view import WithDiffused
 from lightning_diffal.plugin.data.loader_tree import flatten_loaders
 from lightning_diffal.plugin.data.loaders import LabeledView, UnlabeledView
 from lightning_diffal.plugin.data.samplers import LabeledSampler
@@ -37,28 +38,38 @@ def check_loader(loader: Any) -> None:
 
 
 def check_training_loaders(
-    loaders: Any, allowed_items: Sequence[tuple[MapStyle, set[int]]], other_datasets: Sequence[MapStyle]
+    loaders: Any,
+    allowed_items: Sequence[tuple[MapStyle, set[int]]],
+    other_datasets: Sequence[MapStyle],
+    diffused_items: Sequence[tuple[MapStyle, set[int]]] = (),
 ) -> None:
     """Stop a run whose loaders, as Lightning will really use them, could draw an unlabeled point.
 
     Args:
         allowed_items: Datasets that show the pool, each with the positions of its labeled items.
+        diffused_items: The same with the items that may be trained on with a diffused label.
     """
     for loader in flatten_loaders(loaders):
         dataset, sampler = getattr(loader, "dataset", None), innermost_sampler(loader)
         if isinstance(dataset, UnlabeledView) or any(dataset is other for other in other_datasets):
             continue
+        diffused = dataset.diffused if isinstance(dataset, WithDiffused) else None
+        dataset = dataset.labeled if isinstance(dataset, WithDiffused) else dataset
         drawn = dataset.indices if isinstance(dataset, LabeledView) else None
         source = dataset.dataset if isinstance(dataset, LabeledView) else dataset
         if isinstance(sampler, LabeledSampler):
             drawn = sampler.indices
-        allowed = next((items for shown, items in allowed_items if shown is source), set[int]())
-        if drawn is None or not allowed.issuperset(drawn):
+        extra = diffused is not None and not items_of(diffused.dataset, diffused_items).issuperset(diffused.indices)
+        if drawn is None or extra or not items_of(source, allowed_items).issuperset(drawn):
             raise MisconfigurationException(
                 f"This fit would train on unlabeled points: Lightning uses a {type(loader).__name__} over "
                 f"{type(dataset).__name__} with {type(sampler).__name__}, not the one restricted to labeled points. "
                 "Trainer(overfit_batches=...) replaces a LabeledSampler; so do loaders built outside train_dataloader."
             )
+
+
+def items_of(dataset: MapStyle, items: Sequence[tuple[MapStyle, set[int]]]) -> set[int]:
+    return next((positions for shown, positions in items if shown is dataset), set[int]())
 
 
 def innermost_sampler(loader: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from lightning.fabric.utilities import move_data_to_device
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from lightning_diffal.plugin.model.batches import overrides
@@ -38,6 +38,7 @@ def embed(
     reading: ModelReading,
     passes: int,
     timer: StageTimer,
+    stage: str = "embedding",
 ) -> Embedded:
     """Embeddings, logits or stochastic passes of every point of a loader, as `needs` says, reading it once.
 
@@ -46,16 +47,17 @@ def embed(
 
     Args:
         passes: Forward passes with only the dropout layers in training mode, if "stochastic" is needed.
+        stage: What the timer calls this pass.
 
     Memory: n · (d + c) numbers, and one batch.
     """
     reader = ModelReader(trainer, module, reading)
     rows, classes = RowBuffer(len(loader.dataset)), None  # type: ignore[arg-type]
-    to_device = batch_transfer(trainer, module)
+    to_device = batch_transfer(trainer, module, trainer.precision_plugin.convert_input)
     size = loader.batch_sampler.batch_size  # type: ignore[union-attr]
     dropout = DropoutPasses(module, passes, reader.logits_in) if "stochastic" in needs else None
     with eval_mode(trainer, module), reader.hook.attach():
-        for batch_idx, batch in enumerate(timer.track_stage("embedding", loader)):
+        for batch_idx, batch in enumerate(timer.track_stage(stage, loader)):
             count, batch = min(size, rows.remaining), to_device(batch)  # noqa: PLW2901, the host's copy may go
             first = batch_idx == 0
             # Passes with dropout need one without only for the first batch, to find the classifier.
@@ -109,8 +111,8 @@ class RowBuffer:
 def eval_mode(trainer: Any, module: Any) -> Iterator[None]:
     """The model on the trainer's device in eval mode; afterwards device and training flags are what they were."""
     device, stage = module.device, trainer.state.stage
-    training = {child: child.training for child in module.modules()}
     with ExitStack() as stack:
+        stack.enter_context(kept_modes(module))
         stack.enter_context(torch.no_grad())
         # A hook added after torch.compile never fires in compiled code.
         stack.enter_context(torch.compiler.set_stance("force_eager"))
@@ -121,20 +123,33 @@ def eval_mode(trainer: Any, module: Any) -> Iterator[None]:
             yield
         finally:
             trainer.state.stage = stage
-            # Each its own flag: `.train()` on the root would unfreeze frozen BatchNorm.
-            for child, flag in training.items():
-                child.training = flag
             module.to(device)
 
 
-def batch_transfer(trainer: Any, module: Any) -> Callable[[Any], Any]:
-    """A function that moves a batch to the device as before a training step, through the user's hooks."""
-    data, convert = trainer.datamodule, trainer.precision_plugin.convert_input
+@contextmanager
+def kept_modes(module: nn.Module) -> Iterator[None]:
+    """Afterwards every submodule is in the mode, training or eval, that it is in now."""
+    training = {child: child.training for child in module.modules()}
+    try:
+        yield
+    finally:
+        # Each its own flag: `.train()` on the root would unfreeze frozen BatchNorm.
+        for child, flag in training.items():
+            child.training = flag
+
+
+def batch_transfer(trainer: Any, module: Any, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function that moves a batch to the device as before a training step, through the user's hooks.
+
+    Args:
+        convert: To the precision of what the batch is passed to.
+    """
+    data = trainer.datamodule
     owner = data if data is not None and overrides(data, "on_before_batch_transfer") else module
     hooks = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
     if not any(overrides(who, hook) for who in (data, module) for hook in hooks):
         # Lightning asks its hooks for every batch, which costs as much as a small model does.
         if trainer.strategy.root_device.type == "cpu":
-            return convert  # type: ignore[no-any-return]
+            return convert
         return lambda batch: move_data_to_device(convert(batch), trainer.strategy.root_device)
     return lambda batch: trainer.strategy.batch_to_device(convert(owner.on_before_batch_transfer(batch, 0)))

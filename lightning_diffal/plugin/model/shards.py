@@ -27,11 +27,7 @@ def all_gather_shards(trainer: Any, shard: Embedded, size: int) -> Embedded:
         return shard
 
     def all_gather(part: Tensor | None) -> Tensor | None:
-        if part is None:
-            return None
-        shards = trainer.strategy.all_gather(part)  # (world, rows, ...)
-        interleaved: Tensor = shards.transpose(0, 1).reshape(-1, *part.shape[1:])[:size]
-        return interleaved.contiguous()
+        return None if part is None else gather_shards(trainer, part, size)
 
     passes = shard.stochastic
     if passes is not None:
@@ -40,3 +36,12 @@ def all_gather_shards(trainer: Any, shard: Embedded, size: int) -> Embedded:
         assert entropy is not None
         passes = StochasticPasses(mean, entropy)
     return Embedded(all_gather(shard.embeddings), all_gather(shard.logits), passes, shard.num_classes)
+
+
+def gather_shards(trainer: Any, part: Tensor, size: int) -> Tensor:
+    """One tensor of all ranks: the rows of their shards in the order of the pool, each point once."""
+    if trainer.world_size == 1:
+        return part
+    shards = ranks_of(trainer).all_gather(part)  # (world, rows, ...)
+    interleaved = shards.transpose(0, 1).reshape(-1, *part.shape[1:])[:size]
+    return interleaved.contiguous()

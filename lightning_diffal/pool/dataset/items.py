@@ -32,10 +32,13 @@ class LabelField:
         where: Key, position or attribute of the label, or a pair of functions: `get(item)` gives the label,
             `set(item, label)` the item with another one.
         classes: Names of the classes in order, for labels that are strings.
+        add: Whether items may have no label, which is then added: under the key or attribute `where`, by default
+            "label" in a dictionary, else after the other entries.
     """
 
     where: LabelArgument | None = None
     classes: Sequence[str] | None = None
+    add: bool = False
 
     def __post_init__(self) -> None:
         where = self.where
@@ -80,22 +83,27 @@ class LabelField:
         key = self.key(item)
         if key is None:
             if isinstance(item, Mapping):
-                return {**item, LABEL_KEYS[0]: label}
+                return {**item, LABEL_KEYS[0] if self.where is None else self.where: label}
+            if isinstance(self.where, str) and is_object(item):
+                return with_entry(item, self.where, label)
             return (item, label) if not isinstance(item, (tuple, list)) else (*item, label)
         return with_entry(item, key, self.in_format_of(entry(item, key), label))
 
     def hide(self, item: Any) -> Any:
-        """The item with -1 for its label; an item without one stays as it is."""
-        return item if not isinstance(self.where, tuple) and self.key(item) is None else self.replace(item, UNLABELED)
+        """The item with -1 for its label; an item without one stays as it is, unless labels are added."""
+        stays = not self.add and not isinstance(self.where, tuple) and self.key(item) is None
+        return item if stays else self.replace(item, UNLABELED)
 
     def key(self, item: Any) -> Any:
         """The key, position or attribute of the label, None if there is none."""
         where = self.where
         if where is None:
-            return find_key(item, self.classes)
+            return find_key(item, self.classes, by_name=self.add)
         try:
             entry(item, where)
         except (KeyError, IndexError, AttributeError, TypeError):
+            if self.add:
+                return None
             raise TypeError(
                 f"label={where!r}: an item is {describe(item)}, which has no such key, position or attribute. Name "
                 "the place of the label, or give a pair of functions (get, set)."
@@ -122,10 +130,14 @@ class LabelField:
 BY_FORMAT = LabelField()
 
 
-def find_key(item: Any, classes: Sequence[str] | None) -> Any:
+def find_key(item: Any, classes: Sequence[str] | None, by_name: bool = False) -> Any:
     """By format: a dictionary's or object's entry, the second of a pair, the only integer of a longer tuple.
 
     Of several integers in a tuple the second entry is the label, as in (x, y, index).
+
+    Args:
+        by_name: Whether the label of a dictionary must have one of the usual names: where items may have no label, the
+            only integer may be the number of an item.
     """
 
     def is_label(value: Any) -> bool:
@@ -133,7 +145,8 @@ def find_key(item: Any, classes: Sequence[str] | None) -> Any:
 
     if isinstance(item, Mapping):
         named = [key for key in LABEL_KEYS if key in item]
-        return named[0] if named else single([key for key, value in item.items() if is_label(value)])
+        integers = [] if by_name else [key for key, value in item.items() if is_label(value)]
+        return named[0] if named else single(integers)
     if isinstance(item, (tuple, list)):
         fields = getattr(item, "_fields", ())
         field = next((fields.index(name) for name in LABEL_KEYS if name in fields), None)

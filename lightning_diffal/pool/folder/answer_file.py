@@ -9,7 +9,7 @@ from typing import Any, Final
 from lightning_diffal.pool.dataset.fingerprint import size_of
 from lightning_diffal.pool.folder.files import reserve
 from lightning_diffal.pool.folder.json_lines import DamagedLineError, JsonLines
-from lightning_diffal.pool.ledger import check_points, other_dataset
+from lightning_diffal.pool.ledger_entries import check_points, other_dataset
 from lightning_diffal.pool.record import Correction, check_field, check_length, is_count
 
 NAME: Final = "answers.jsonl"

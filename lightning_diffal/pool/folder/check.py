@@ -8,10 +8,12 @@ from pathlib import Path
 from lightning_diffal.pool.folder.answer_file import NAME as ANSWERS
 from lightning_diffal.pool.folder.answer_file import StoredAnswers
 from lightning_diffal.pool.folder.json_lines import DamagedLineError, JsonLines
-from lightning_diffal.pool.ledger import EntryCheck, RunIdentity, corrected_records
-from lightning_diffal.pool.record import Correction, Record, entry_from_json, is_count
+from lightning_diffal.pool.ledger_entries import EntryCheck, RunIdentity, first_labels_of, labels_of, merge_entries
+from lightning_diffal.pool.record import Entry, Record, entry_from_json, is_count
 
 LEDGER = "rounds.jsonl"
+# The answers of people: see `lightning_diffal.labeling`.
+ANNOTATIONS = "annotations.jsonl"
 
 
 @dataclass(frozen=True)
@@ -31,28 +33,28 @@ class RunFiles:
     """What can be read of a run's ledger and answers, and what is wrong with the rest."""
 
     folder: Path
-    entries: list[Record | Correction] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
     """The lines of the ledger before the first damaged one."""
     answers: StoredAnswers | None = None
     """What the sound lines of the answers hold; None if there is no such file."""
     ledger_problems: list[Problem] = field(default_factory=list)
     answer_problems: list[Problem] = field(default_factory=list)
+    annotation_problems: list[Problem] = field(default_factory=list)
 
     @property
     def records(self) -> list[Record]:
         """The rounds, with corrected labels."""
-        return corrected_records(self.entries)
+        return merge_entries(self.entries)
 
     @property
     def labels(self) -> dict[int, int]:
         """All labels of the ledger, as they were corrected."""
-        return dict(pair for record in self.records for pair in zip(record.indices, record.labels, strict=True))
+        return dict(pair for record in self.records for pair in zip(*labels_of(record), strict=True))
 
     @property
     def first_labels(self) -> dict[int, int]:
         """All labels of the ledger as they were answered."""
-        records = [entry for entry in self.entries if isinstance(entry, Record)]
-        return dict(pair for record in records for pair in zip(record.indices, record.labels, strict=True))
+        return first_labels_of(self.entries)
 
 
 def check_run(folder: Path) -> list[Problem]:
@@ -60,7 +62,7 @@ def check_run(folder: Path) -> list[Problem]:
     if not folder.is_dir() or not any((folder / name).exists() for name in (LEDGER, ANSWERS)):
         return [Problem(folder, None, f"this is not the folder of a run: it has neither {LEDGER} nor {ANSWERS}.")]
     files = read_run(folder)
-    return [*files.ledger_problems, *files.answer_problems, *check_checkpoints(folder)]
+    return [*files.ledger_problems, *files.answer_problems, *files.annotation_problems, *check_checkpoints(folder)]
 
 
 def read_run(folder: Path) -> RunFiles:
@@ -69,7 +71,15 @@ def read_run(folder: Path) -> RunFiles:
     read_ledger(files)
     if (folder / ANSWERS).exists():
         read_answer_lines(files)
+    files.annotation_problems.extend(damaged_lines(JsonLines(folder / ANNOTATIONS)))
     return files
+
+
+def damaged_lines(file: JsonLines) -> Iterator[Problem]:
+    for number, line in enumerate(file.scan(), start=1):
+        if isinstance(line, DamagedLineError):
+            yield Problem(file.path, number, line.reason)
+    yield from torn_line(file)
 
 
 def read_ledger(files: RunFiles) -> None:
@@ -83,8 +93,8 @@ def read_ledger(files: RunFiles) -> None:
             if entry is None:
                 continue
             if check is None:
-                if isinstance(entry, Correction):
-                    raise ValueError("a correction without a label that it could correct.")
+                if not isinstance(entry, Record):
+                    raise ValueError(f"a line of kind {entry.kind!r} without a round before it.")
                 check = EntryCheck(RunIdentity.of(entry))
             check(entry)
         except ValueError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lightning_diffal.pool.folder.files import flush_folder, make_folder
+from lightning_diffal.pool.folder.files import flush_folder, make_folder, write_atomically
 from lightning_diffal.pool.folder.line_format import parse_object, seal, unseal
 
 
@@ -77,6 +77,14 @@ class JsonLines:
         if is_new:
             flush_folder(self.path.parent)
         self.size += len(line)
+
+    def replace_last(self, content: dict[str, Any]) -> None:
+        """Put another line in the place of the last one. A crash leaves the old one or the new one."""
+        before = self.path.read_bytes()[: self.size]
+        kept = before[: before.rfind(b"\n", 0, -1) + 1]
+        line = json.dumps(seal(content), allow_nan=False).encode() + b"\n"
+        write_atomically(self.path, lambda temporary: temporary.write_bytes(kept + line))
+        self.size = len(kept) + len(line)
 
     def remove_torn_line(self, file: int) -> None:
         """What a full disk has taken of a line. If this fails, too, it is skipped when the file is read."""

@@ -5,7 +5,7 @@ import json
 from typing import Any, Final
 
 # Readers accept newer minor versions, whose new fields and kinds of lines they may ignore, and refuse newer majors.
-FORMAT: Final = "1.1"
+FORMAT: Final = "1.2"
 
 
 def seal(content: dict[str, Any], version: str = FORMAT) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lightning_diffal.pool.folder.answer_file import NAME as ANSWERS
 from lightning_diffal.pool.folder.answer_file import AnswerFile
-from lightning_diffal.pool.folder.check import LEDGER, RunFiles, archive_problem, read_run
+from lightning_diffal.pool.folder.check import ANNOTATIONS, LEDGER, RunFiles, archive_problem, read_run
 from lightning_diffal.pool.folder.files import make_folder, write_atomically
 from lightning_diffal.pool.folder.folder_lock import FolderLock
 from lightning_diffal.pool.folder.line_format import parse_object
@@ -45,20 +45,24 @@ class Backup:
 def repairs(files: RunFiles, backup: Backup) -> Iterator[str]:
     if files.ledger_problems:
         yield from cut_ledger(files, backup)
-    if files.answer_problems:
-        damaged = {problem.line for problem in files.answer_problems}
-        path = files.folder / ANSWERS
-        backup.keep(path)
-        lines = path.read_bytes().split(b"\n")[:-1]
-        kept = [line for number, line in enumerate(lines, start=1) if number not in damaged]
-        write_atomically(path, lambda temporary: temporary.write_bytes(b"".join(line + b"\n" for line in kept)))
-        yield f"{path}: {len(lines) - len(kept)} damaged lines were taken out; a copy is in {backup.folder}."
+    for name, problems in ((ANSWERS, files.answer_problems), (ANNOTATIONS, files.annotation_problems)):
+        if problems:
+            yield take_out(files.folder / name, {problem.line for problem in problems}, backup)
     for path in sorted(files.folder.glob("*.ckpt")):
         reason = archive_problem(path) if path.is_file() else None
         if reason is not None:
             backup.keep(path)
             path.unlink()
             yield f"{path} {reason} and was moved to {backup.folder}."
+
+
+def take_out(path: Path, damaged: set[int | None], backup: Backup) -> str:
+    """Keep the sound lines of a file of answers."""
+    backup.keep(path)
+    lines = path.read_bytes().split(b"\n")[:-1]
+    kept = [line for number, line in enumerate(lines, start=1) if number not in damaged]
+    write_atomically(path, lambda temporary: temporary.write_bytes(b"".join(line + b"\n" for line in kept)))
+    return f"{path}: {len(lines) - len(kept)} damaged lines were taken out; a copy is in {backup.folder}."
 
 
 def cut_ledger(files: RunFiles, backup: Backup) -> Iterator[str]:
@@ -79,13 +83,15 @@ def cut_ledger(files: RunFiles, backup: Backup) -> Iterator[str]:
 
 def has_all_labels(files: RunFiles, damaged: list[bytes]) -> bool:
     """Whether the answers have the labels of damaged lines of the ledger. In a simulation the dataset has them."""
+    if (files.folder / ANNOTATIONS).exists():  # people's answers stay there, and are found when points are asked again
+        return not files.annotation_problems
     if files.answers is None:
         return True
     counts = [0]
     for line in damaged:
         with suppress(ValueError, TypeError, KeyError):
             content = parse_object(line)
-            counts.append(content["labeled"] + len(content["labels"]))
+            counts.append(content["labeled"] + len(content.get("labels", [])))
     known = set(files.answers.labels)
     return not files.answer_problems and known >= set(files.first_labels) and len(known) >= max(counts)
 
@@ -117,7 +123,7 @@ def corrections(files: RunFiles, labels: Mapping[int, int]) -> Iterator[str]:
         ledger = Ledger(files.folder)
         assert ledger.file is not None
         ledger.file.read()
-        ledger.records = files.records
+        ledger.entries = files.entries
         ledger.correct(correction_of(in_ledger, files.labels))
     if waiting and files.answers is not None:
         answers = AnswerFile(files.folder, files.answers.dataset)

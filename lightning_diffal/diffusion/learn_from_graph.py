@@ -1,0 +1,178 @@
+"""Which unlabeled points a network may learn from, with the labels that diffused to them."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.diffusion.calibration import expected_accuracy, lower_bound
+from lightning_diffal.diffusion.graph_labels import STEPS, graph_labels
+from lightning_diffal.diffusion.leave_one_out import LeaveOneOut, leave_one_out
+from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
+from lightning_diffal.labels import UNLABELED
+
+# Points asked last on which graph and models are compared: enough for a standard error of 0.1, and not of old models.
+RECENT = 60
+
+
+@dataclass(frozen=True, eq=False)
+class DiffusedPoints:
+    """Unlabeled points to learn from, the surest first."""
+
+    rows: Int[Tensor, " p"]
+    labels: Int[Tensor, " p"]
+    """The class that diffused to each."""
+    confidence: Float[Tensor, " p"]
+    expected: Float[Tensor, " p"]
+    """The probability that the label is right."""
+    share: float
+    """How many of them join a batch, for each labeled point in it: 0 to 1."""
+    leave_one_out: float
+    """The accuracy of labels that diffuse to labeled points from the others."""
+
+    def summary(self) -> dict[str, float]:
+        """What loggers and the ledger keep: how many, how sure, and how right where it can be checked."""
+        count = len(self.rows)
+        return {
+            "points": float(count),
+            "share": self.share,
+            "confidence": float(self.confidence.mean()) if count else 0.0,
+            "expected_accuracy": float(self.expected.mean()) if count else 0.0,
+            "leave_one_out": self.leave_one_out,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class ModelPredictions:
+    """What models of earlier rounds said of points before these were labeled, in the order they were asked."""
+
+    rows: Int[Tensor, " q"]
+    predicted: Int[Tensor, " q"]
+
+
+@skip_type_check
+@dataclass(frozen=True, kw_only=True)
+class LearnFromGraph:
+    """Train on unlabeled points, too, with the labels that diffuse to them over the graph of the features.
+
+    How far the graph is believed is measured on the m labels there are, each predicted from the others. Where that
+    leave-one-out accuracy is not surely better than guessing, nothing is added, and training is what it would be
+    without. Else each batch gets up to as many points with diffused labels as it has labeled ones:
+
+    * p is the lower bound (two standard errors) of the leave-one-out accuracy, p₀ the accuracy of guessing. Twice the
+      skill (p - p₀) / (1 - p₀), at most 1, is the share: points added for each labeled one.
+    * The share fades to 0 where models of earlier rounds knew more: where they predicted the points asked last, before
+      they were labeled, better by 0.1 than the graph does.
+    * Only labels that are right with a probability of at least `min_accuracy` are used, by leave-one-out accuracy at
+      the same confidence.
+
+    Args:
+        fraction: At most this share of the pool is learned from, the surest points first.
+        min_accuracy: By default 1 - 1 / √(m / c) with c classes found: a network with more labels needs surer ones.
+        neighbors: K of the graph. By default ⌈2 ln n⌉.
+        steps: Of the diffusion.
+    """
+
+    fraction: float = 0.5
+    min_accuracy: float | None = None
+    neighbors: int | None = None
+    steps: int = STEPS
+
+    def __post_init__(self) -> None:
+        for name in ("fraction", "min_accuracy"):
+            value = getattr(self, name)
+            if name == "min_accuracy" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+                raise ValueError(f"LearnFromGraph({name}={value!r}): a number from 0 to 1 is needed.")
+        check_neighbors("LearnFromGraph", self.neighbors)
+        check_count("LearnFromGraph", "steps", self.steps)
+
+    def choose(
+        self,
+        graph: NeighborGraph,
+        labels: Int[Tensor, " n"],
+        num_classes: int,
+        model: ModelPredictions | None = None,
+    ) -> DiffusedPoints:
+        """The points to learn from. Cost: `graph_labels` and `leave_one_out`."""
+        left_out = leave_one_out(graph, labels, num_classes, steps=self.steps)
+        share = min(1.0, 2 * skill(left_out)) * (fade(left_out, model) if model is not None else 1.0)
+        diffused = graph_labels(graph, labels, num_classes, steps=self.steps)
+        confidence = torch.where(labels == UNLABELED, diffused.confidence, 0.0)
+        rows = surest_of_each_class(confidence.cpu(), diffused.labels.cpu(), self.fraction).to(confidence.device)
+        expected = expected_accuracy(left_out, confidence[rows])
+        rows = rows[(confidence[rows] > 0) & (expected >= self.needed_accuracy(labels)) & (share > 0)]
+        return DiffusedPoints(
+            rows, diffused.labels[rows], confidence[rows], expected[: len(rows)], share, left_out.accuracy
+        )
+
+    def needed_accuracy(self, labels: Int[Tensor, " n"]) -> float:
+        if self.min_accuracy is not None:
+            return self.min_accuracy
+        known = labels[labels != UNLABELED]
+        return 1 - math.sqrt(len(known.unique()) / max(1, len(known)))
+
+
+@skip_type_check
+def as_settings(caller: str, value: object) -> LearnFromGraph | None:
+    """The settings in the argument `learn_from_graph` of a callback; None where it is off."""
+    if isinstance(value, bool):
+        return LearnFromGraph() if value else None
+    if not isinstance(value, LearnFromGraph):
+        raise ValueError(f"{caller}(learn_from_graph={value!r:.60}): True, False or LearnFromGraph(...) is needed.")
+    return value
+
+
+def skill(left_out: LeaveOneOut) -> float:
+    """(p - p₀) / (1 - p₀), or 0: how much better than guessing the graph surely is."""
+    guessing = accuracy_of_guessing(left_out.labels)
+    surely = lower_bound(int(left_out.correct.sum()), len(left_out.rows))
+    return max(0.0, (surely - guessing) / (1 - guessing)) if guessing < 1 else 0.0
+
+
+def surest_of_each_class(
+    confidence: Float[Tensor, " n"], labels: Int[Tensor, " n"], fraction: float
+) -> Int[Tensor, " p"]:
+    """So many of the points of each class that are not labeled, the surest first; of equals the lower row first."""
+    rows = confidence.argsort(descending=True, stable=True)
+    rows = rows[confidence[rows] > 0]
+    # The place of each point among those of its class, by how sure they are.
+    by_class = rows[labels[rows].argsort(stable=True)]
+    sizes = labels[rows].bincount()
+    place = torch.empty_like(confidence, dtype=torch.long)
+    place[by_class] = torch.cat([torch.arange(size) for size in sizes.tolist()]) if len(rows) else rows
+    return rows[place[rows] < (fraction * sizes[labels[rows]]).ceil()]
+
+
+def accuracy_of_guessing(labels: Int[Tensor, " s"]) -> float:
+    """How many labels are right if each is guessed from the others: their most frequent one, or one at random."""
+    count = len(labels)
+    if count < 2:
+        return 1.0
+    sizes = labels.bincount().double()
+    at_random = float((sizes * (sizes - 1)).sum()) / (count * (count - 1))
+    largest, second = sizes.sort(descending=True).values.tolist()[:2] if len(sizes) > 1 else (float(sizes[0]), 0.0)
+    # Without one of its points the largest of several even classes is no longer the largest.
+    return max(at_random, largest / count if largest > second else 0.0)
+
+
+def fade(left_out: LeaveOneOut, model: ModelPredictions) -> float:
+    """1 while the graph predicts the points asked last as well as the models did, 0 where it is worse by 0.1.
+
+    The standard error of the difference is granted to the graph, whose predictions are of few points at first.
+    """
+    place = torch.full((int(left_out.rows.max()) + 1,), -1, device=left_out.rows.device).scatter(
+        0, left_out.rows, torch.arange(len(left_out.rows), device=left_out.rows.device)
+    )
+    rows, predicted = model.rows[model.rows < len(place)], model.predicted[model.rows < len(place)]
+    position = place[rows]
+    position, predicted = position[position >= 0][-RECENT:], predicted[position >= 0][-RECENT:]
+    if len(position) < 2:
+        return 1.0
+    better = left_out.correct[position].double() - (predicted == left_out.labels[position]).double()
+    lead = float(better.mean()) + float(better.std()) / math.sqrt(len(position))
+    return min(1.0, max(0.0, 1 + lead / 0.1))

@@ -1,0 +1,151 @@
+"""Labels that diffuse over the graph of the features: points to train on, and predictions for the whole pool."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import torch
+from jaxtyping import Float, Int
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from torch import Tensor
+
+from lightning_diffal.diffusion.calibration import expected_accuracy
+from lightning_diffal.diffusion.graph_labels import graph_labels
+from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints, LearnFromGraph, ModelPredictions
+from lightning_diffal.diffusion.leave_one_out import leave_one_out
+from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
+from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
+from lightning_diffal.labels import UNLABELED
+from lightning_diffal.plugin.config import RunConfig
+from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
+from lightning_diffal.plugin.model.shards import ranks_of
+from lightning_diffal.plugin.state import RunState
+from lightning_diffal.progress import StageTimer
+
+# Inputs of more numbers are not taken for features unless the user says so: a pixel of a photo tells little.
+MAX_INPUT_SIZE: Final = 4096
+
+
+class FeatureGraph:
+    """The symmetric graph of the fixed features, built in the first round and kept for all others."""
+
+    def __init__(self) -> None:
+        self.features: Tensor | None = None
+        self.neighbors: int | None = None
+        self.graph: NeighborGraph | None = None
+
+    def of(
+        self, features: Tensor, neighbors: int | None, device: torch.device, timer: StageTimer, ranks: Ranks
+    ) -> NeighborGraph:
+        same = self.features is not None and self.neighbors == neighbors and torch.equal(self.features, features)
+        if self.graph is None or not same:
+            with timer.stage("graph"):
+                graph = build_graph(features.to(device), neighbors, progress=timer.track, ranks=ranks)
+            self.features, self.neighbors, self.graph = features, neighbors, graph.symmetric
+        return self.graph
+
+
+def choose_diffused(
+    trainer: Any, config: RunConfig, state: RunState, graph: FeatureGraph, timer: StageTimer
+) -> DiffusedPoints | None:
+    """The points of this round that are trained on with diffused labels, by their indices in the dataset.
+
+    All ranks search neighbors, rank 0 chooses and tells the others. The choice depends on nothing but features and
+    labels, so that a run that was killed goes on with the same.
+    """
+    settings, features = config.learn_from_graph, state.features
+    if settings is None or features is None:
+        return None
+    device = trainer.strategy.root_device
+    neighbors = graph.of(features, settings.neighbors, device, timer, ranks_of(trainer))
+    labels, num_classes = candidate_labels(state)
+
+    def choose() -> DiffusedPoints:
+        with timer.stage("diffusion"):
+            points = settings.choose(neighbors, labels.to(device), num_classes, earlier_predictions(state, device))
+        index = torch.tensor(state.candidates)[points.rows.cpu()]
+        return replace(
+            points,
+            rows=index,
+            labels=points.labels.cpu(),
+            confidence=points.confidence.cpu(),
+            expected=points.expected.cpu(),
+        )
+
+    return from_rank_zero(trainer, choose)
+
+
+def earlier_predictions(state: RunState, device: torch.device) -> ModelPredictions:
+    """What the models of earlier rounds said of the points they asked about, by row of the candidates."""
+    records = [record for record in state.ledger.records if record.predicted]
+    known = [pair for record in records for pair in zip(record.indices, record.predicted, strict=True)]
+    asked, predicted = torch.tensor(known, dtype=torch.long).reshape(-1, 2).T
+    rows = torch.searchsorted(torch.tensor(state.candidates), asked)
+    return ModelPredictions(rows.to(device), predicted.to(device))
+
+
+def candidate_labels(state: RunState) -> tuple[Int[Tensor, " n"], int]:
+    """The labels of the candidates and the number of classes, as far as any has been found."""
+    labels = state.pool.labels[torch.tensor(state.candidates)]
+    return labels, max(2, int(labels.max()) + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class PoolLabels:
+    """A label for every point of the pool: the known ones, and those that diffuse to the others."""
+
+    indices: Int[Tensor, " n"]
+    """Of the dataset."""
+    labels: Int[Tensor, " n"]
+    """-1 where no label reaches."""
+    confidence: Float[Tensor, " n"]
+    """The margin of the strongest class, in [0, 1]; 1 where the label is known."""
+    expected_accuracy: Float[Tensor, " n"]
+    """The probability that the label is right, by leave-one-out accuracy; 1 where it is known."""
+    known: Tensor
+    """Whether the label was given by the oracle."""
+
+
+def predict_labels(config: RunConfig, state: RunState, graph: FeatureGraph) -> PoolLabels:
+    """The labels of all candidates, diffused from all labels that are known now."""
+    if state.features is None:
+        raise MisconfigurationException(
+            "active.predict_labels(): there are no fixed features to diffuse labels over. features=... of the callback "
+            'gives them, as features="inputs".'
+        )
+    settings = config.learn_from_graph or LearnFromGraph()
+    device = graph.graph.device if graph.graph is not None else state.features.device
+    neighbors = graph.of(state.features, settings.neighbors, device, StageTimer(), SINGLE_PROCESS)
+    labels, num_classes = candidate_labels(state)
+    labels = labels.to(device)
+    diffused = graph_labels(neighbors, labels, num_classes, steps=settings.steps)
+    left_out = leave_one_out(neighbors, labels, num_classes, steps=settings.steps)
+    known = labels != UNLABELED
+    expected = expected_accuracy(left_out, diffused.confidence)
+    expected = torch.where(known, 1.0, torch.where(diffused.labels == UNLABELED, 0.0, expected))
+    parts = (diffused.labels, diffused.confidence, expected, known)
+    return PoolLabels(torch.tensor(state.candidates), *(part.cpu() for part in parts))
+
+
+def check_default_features(config: RunConfig, state: RunState) -> None:
+    """Refuse to take large inputs for features that the user has not named."""
+    if config.learn_from_graph is None or config.features is not None:
+        return
+    size = numbers_in(config.label_field.remove(state.dataset[state.candidates[0]]))
+    if size > MAX_INPUT_SIZE:
+        raise MisconfigurationException(
+            f"{config.callback}(learn_from_graph=..., features=None): without features the graph is that of the "
+            f"inputs, and an item has {size} numbers, more than {MAX_INPUT_SIZE}: neighbors among such inputs are "
+            "seldom of one class. features=... takes an encoder, a layer of a pretrained model, an array of one row "
+            'for each point, or "inputs" where that is meant.'
+        )
+
+
+def numbers_in(item: Any) -> int:
+    """How many numbers the tensors and arrays of an item hold."""
+    if isinstance(item, Tensor):
+        return item.numel()
+    if hasattr(item, "shape"):
+        return int(torch.Size(item.shape).numel())
+    if isinstance(item, dict):
+        return sum(map(numbers_in, item.values()))
+    return sum(map(numbers_in, item)) if isinstance(item, (list, tuple)) else 0

@@ -1,0 +1,133 @@
+"""Fixed features of the pool: computed once, before the first fit, and kept in the folder of the run."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.utilities import rank_zero_warn
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from lightning_diffal.numerics.pca import principal_components
+from lightning_diffal.plugin.config import RunConfig
+from lightning_diffal.plugin.data.copy_loader import batch_size_of, pool_loader
+from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
+from lightning_diffal.plugin.dry_run import spread_batches
+from lightning_diffal.plugin.features.encode import encode
+from lightning_diffal.plugin.features.files import FeatureFile
+from lightning_diffal.plugin.features.source import FeatureSource
+from lightning_diffal.plugin.features.untrained import warn_of_untrained_layer
+from lightning_diffal.plugin.features.values import check_rows
+from lightning_diffal.plugin.model.shards import gather_shards, ranks_of, shard_of_rank
+from lightning_diffal.plugin.query import pool_source
+from lightning_diffal.plugin.state import RunState
+from lightning_diffal.pool.randomness import temporary_seed
+from lightning_diffal.progress import StageTimer
+
+
+def fixed_features(
+    trainer: Any, module: Any, config: RunConfig, state: RunState, timer: StageTimer, starts_untrained: bool
+) -> Tensor | None:
+    """(candidates, f): from the run's folder, where they are those of this source and dataset, else computed.
+
+    Rank 0 alone reads, reduces and writes them; all ranks share the pass over the pool and have the same in the end.
+    None where the user gave no features, and in a `fast_dev_run`, which tries four batches and writes nothing.
+
+    Args:
+        starts_untrained: Whether the model is now as it was before the first fit, in every round.
+    """
+    source, folder = config.feature_source, state.ledger.folder
+    if source is None:
+        return None
+    if folder is None:
+        if source.values is None:
+            size = config.pool_batch_size or batch_size_of(pool_source(trainer, config, state))
+            encode_indices(trainer, module, config, state, spread_batches(state.candidates, size), StageTimer())
+        return None
+    file = FeatureFile(folder, source.name, state.fingerprint, state.candidates, "features.npz")
+    # The layers of a model that comes may be other ones each time, and of a run that has begun they are trained.
+    found = None if source.kind == "layer" and state.round == 0 else share_rows(trainer, file.read)
+    if found is not None:
+        return found
+    rows = source.values
+    if rows is None:
+        if source.kind == "layer":
+            check_untrained(source, file, state, starts_untrained)
+            warn_of_untrained_layer(trainer, module, config, state)
+        shard = shard_of_rank(state.candidates, trainer.global_rank, trainer.world_size)
+        part = encode_indices(trainer, module, config, state, shard, timer)
+        rows = gather_shards(trainer, part, len(state.candidates))
+    else:
+        rows = rows[torch.tensor(state.candidates)]
+
+    def reduce_and_write() -> Tensor:
+        check_rows(f"{config.callback}({source.given})", rows)
+        reduced = reduce(rows, source)
+        file.write(reduced)
+        return reduced
+
+    with timer.stage("reduction"):
+        shared = share_rows(trainer, reduce_and_write)
+    assert shared is not None
+    return shared
+
+
+def encode_indices(
+    trainer: Any, module: Any, config: RunConfig, state: RunState, indices: list[int], timer: StageTimer
+) -> Tensor:
+    assert config.feature_source is not None
+    loader = pool_loader(pool_source(trainer, config, state), indices, config.pool_batch_size)
+    with temporary_seed(config.seed):
+        return encode(trainer, module, config, config.feature_source, loader, timer)
+
+
+def reduce(rows: Tensor, source: FeatureSource) -> Tensor:
+    """Principal components where there are more dimensions than asked for, and unit length where that is better.
+
+    Unit length was better for features of encoders and level for pixels (docs/usage.md). Rows and functions of the
+    user's with few dimensions are taken as they are, since their scale may have a meaning.
+    """
+    wide = source.dimensions is not None and rows.shape[1] > source.dimensions
+    if wide:
+        assert source.dimensions is not None
+        rows = principal_components(rows, source.dimensions)
+    rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    unit_length = source.kind in ("encoder", "layer") or (wide and source.kind != "inputs")
+    return normalize(rows, dim=1) if unit_length else rows.contiguous()
+
+
+def share_rows(trainer: Any, work: Callable[[], Tensor | None]) -> Tensor | None:
+    """The rows that rank 0 reads or computes, on every rank."""
+    rows: Tensor | None = None
+
+    def shape_of_result() -> tuple[tuple[int, ...], torch.dtype] | None:
+        nonlocal rows
+        rows = work()
+        return None if rows is None else (tuple(rows.shape), rows.dtype)
+
+    shape = from_rank_zero(trainer, shape_of_result)
+    if shape is None:
+        return None
+    return ranks_of(trainer).broadcast(rows if rows is not None else torch.empty(shape[0], dtype=shape[1]))
+
+
+def check_row_count(config: RunConfig, state: RunState) -> None:
+    """Refuse rows that are not one for each point of the dataset."""
+    source = config.feature_source
+    if source is not None and source.values is not None and len(source.values) != len(state.pool):
+        raise MisconfigurationException(
+            f"{config.callback}(features=...): {len(source.values)} rows were given, and the training dataset has "
+            f"{len(state.pool)} points. One row for each is needed, in the order of the dataset."
+        )
+
+
+def check_untrained(source: FeatureSource, file: FeatureFile, state: RunState, starts_untrained: bool) -> None:
+    """Refuse to take the features of a trained model for those of the model as it came."""
+    if state.round > 1 and not starts_untrained:
+        raise MisconfigurationException(
+            f"{source.given}: {file.path} is not there or damaged, and the model has been trained since the features "
+            "of the model as it came were computed. Put a copy of the file there, or start a new run in another folder."
+        )
+    if state.round > 0:
+        rank_zero_warn(f"{source.given}: {file.path} is not there or damaged; the features are computed again.")

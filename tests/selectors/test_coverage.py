@@ -1,0 +1,185 @@
+"""Diffused coverage against the same greedy choice with dense matrices."""
+
+import math
+
+import pytest
+import torch
+
+from lightning_diffal import UNLABELED, Snapshot, build_graph
+from lightning_diffal.diffusion import coverage
+from lightning_diffal.diffusion.lazy_walk import LazyWalk
+from lightning_diffal.graph.neighbor_graph import symmetrized
+from lightning_diffal.selectors import CoverageSelector
+
+
+def dense_walk(graph, steps):
+    """S and W as dense matrices."""
+    n = graph.num_nodes
+    weight = torch.zeros(n, n, dtype=torch.float64)
+    weight[graph.source, graph.col] = graph.weight.double()
+    symmetric = (weight + weight.T) / 2
+    symmetric += symmetric.sum(dim=1).mean() / 2 * torch.eye(n, dtype=torch.float64)
+    step = symmetric / symmetric.sum(dim=1, keepdim=True)
+    whole = math.floor(steps)
+    low, high = (torch.linalg.matrix_power(step, power) for power in (whole, whole + 1))
+    return (1 - (steps - whole)) * low + (steps - whole) * high, weight
+
+
+def brute_force(snapshot, size, selector):
+    """The query, with every gain computed for every choice."""
+    points = snapshot.embeddings if snapshot.features is None else snapshot.features
+    graph, n = build_graph(points, selector.neighbors), len(snapshot.labels)
+    known = snapshot.labels != UNLABELED
+    per_label = n / (int(known.sum()) + size)
+    base = max(2, len(graph.col) // n)
+    walk, weight = dense_walk(graph, max(1, selector.reach * math.log(per_label) / math.log(base)))
+    rate = selector.rate * per_label
+    unsure = torch.ones(n, dtype=torch.float64)
+    if snapshot.logits is not None:
+        one_hot = torch.eye(snapshot.num_classes, dtype=torch.float64)[snapshot.labels[known].long()]
+        q = snapshot.logits.double().softmax(dim=1)
+        q[known] = one_hot
+        q = weight @ q / weight.sum(dim=1, keepdim=True)
+        q[known] = one_hot
+        ordered = torch.nn.functional.pad(q, (0, 1)).sort(dim=1, descending=True).values
+        unsure = 1 - (ordered[:, 0] - ordered[:, 1])
+        unsure[unsure < 2.0**-40] = 0  # rounding errors
+    left = unsure**selector.power * torch.exp(-rate * walk[:, known].sum(dim=1)) * ~known
+    unit = 2.0**-40 * float(left.sum()) or 1.0
+    chosen = []
+    for _ in range(size):
+        gain = ((left[:, None] * (1 - torch.exp(-rate * walk))).sum(dim=0) / unit).round()
+        gain[known] = -1
+        best = int(gain.argmax())
+        chosen.append(best)
+        known[best] = True
+        left *= torch.exp(-rate * walk[:, best])
+        left[best] = 0
+    return chosen
+
+
+def pool(n, d=3, known=8, classes=4, seed=0, model=True, **changes):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.full((n,), UNLABELED)
+    labels[torch.randperm(n, generator=generator)[:known]] = torch.randint(classes, (known,), generator=generator)
+    parts = {
+        "labels": labels,
+        "num_classes": classes,
+        "features": torch.randn(n, d, generator=generator),
+        "logits": 3 * torch.randn(n, classes, generator=generator) if model else None,
+    }
+    return Snapshot(**parts | changes)
+
+
+def clusters_apart(n=90):
+    points = torch.randn(n, 2, generator=torch.Generator().manual_seed(1))
+    return points + 1000 * (torch.arange(n) % 3)[:, None]
+
+
+CASES = {
+    "two dozen labels": (pool(300, known=24), 12, {}),
+    "one dimension, long walks": (pool(250, d=1, known=3), 10, {"neighbors": 3}),
+    "walks of several steps": (pool(200, known=5), 10, {"neighbors": 4, "reach": 1.8, "rate": 2.0, "power": 1.0}),
+    "three components": (pool(90, features=clusters_apart()), 10, {"neighbors": 4}),
+    "coinciding points": (pool(120, features=torch.arange(120.0)[:, None] // 7), 15, {"neighbors": 5}),
+    "all points coincide": (pool(40, features=torch.zeros(40, 2), model=False), 10, {"neighbors": 5}),
+    "all labeled but five": (pool(80, known=75), 5, {}),
+    "no labels": (pool(150, known=0), 12, {"neighbors": 6}),
+    "no labels, no model": (pool(150, known=0, model=False), 12, {"neighbors": 6}),
+    "one class": (pool(60, classes=1), 6, {}),
+    "more classes than are diffused together": (pool(100, classes=37), 9, {}),
+    "two points": (pool(2, known=0), 2, {}),
+    "a query of all": (pool(50, known=7), 43, {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_query_is_that_of_computing_every_gain_every_time(case):
+    snapshot, size, parameters = CASES[case]
+    selector = CoverageSelector(**parameters)
+    assert selector(snapshot, size).indices.tolist() == brute_force(snapshot, size, selector)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rough_bounds_and_little_memory_change_no_choice(monkeypatch, seed):
+    # Near columns of so few walks that nearly all has to be bounded, computed few at a time, and half of them kept.
+    for name, value in {"NEAR_CHANCE": 0.03, "FIRST_NEAR": 3, "FIRST_WHOLE": 1, "BLOCK_ENTRIES": 300}.items():
+        monkeypatch.setattr(coverage, name, value)
+    monkeypatch.setattr(coverage, "STORED_ENTRIES", 5000)
+    snapshot, selector = pool(250, known=4 * seed, seed=seed), CoverageSelector(neighbors=5)
+    assert selector(snapshot, 15).indices.tolist() == brute_force(snapshot, 15, selector)
+
+
+def test_products_columns_and_bounds_of_the_walk_match_its_dense_matrix():
+    graph = build_graph(pool(120).features.double(), 5)
+    for steps in (1.0, 1.4, 2.0, 3.7):
+        dense, _ = dense_walk(graph, steps)
+        walk = LazyWalk(symmetrized(graph), steps)
+        vector = torch.rand(120, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+        torch.testing.assert_close(walk.times(vector), dense @ vector)
+        torch.testing.assert_close(walk.transposed_times(vector), dense.T @ vector)
+        nodes = torch.tensor([7, 3, 100])
+        for below in (0.0, 0.02):
+            entries, complete = walk.columns(nodes, below)
+            found = torch.zeros(3, 120, dtype=torch.float64)
+            found[torch.repeat_interleave(entries.length), entries.col.long()] = entries.value
+            assert complete.tolist() == [
+                bool((found[i] - dense[:, j]).abs().max() < 1e-12) for i, j in enumerate(nodes)
+            ]
+            assert (found <= dense[:, nodes].T + 1e-12).all()
+            assert found.sum() > 0.5 * dense[:, nodes].sum()
+        for rows, edges, bound in walk.edge_bounds():
+            node = torch.arange(120)[rows].repeat_interleave(walk.lengths(rows))
+            exact = dense[walk.col[edges].long(), node]
+            assert (bound <= exact + 1e-12).all()
+            assert steps > 1 or torch.allclose(bound, exact)
+
+
+def test_columns_are_computed_for_few_of_many_points():
+    snapshot = pool(4000, d=2, known=200)
+    graph = build_graph(snapshot.features, 10)
+    weight = torch.rand(4000, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    greedy = coverage.GreedyCoverage(LazyWalk(symmetrized(graph), 1.3), weight, snapshot.labeled, 18.0)
+    for _ in range(20):
+        greedy.choose_next()
+    assert 20 <= greedy.computed["near"] + greedy.computed["whole"] < 1000, "of 4,000 points for each of 20 choices"
+
+
+def test_features_come_before_embeddings_and_half_precision_is_enough():
+    snapshot, selector = pool(100), CoverageSelector(neighbors=6)
+    half = pool(100, features=snapshot.features.half(), logits=snapshot.logits.half())
+    expected = brute_force(pool(100, features=half.features.float(), logits=half.logits.float()), 8, selector)
+    assert selector(half, 8).indices.tolist() == expected
+    beside = pool(100, features=half.features, logits=half.logits, embeddings=torch.randn(100, 4))
+    assert selector(beside, 8).indices.tolist() == expected
+    alone = pool(100, features=None, logits=half.logits, embeddings=half.features)
+    assert selector(alone, 8).indices.tolist() == expected
+
+
+def test_two_threads_choose_the_same():
+    snapshot, selector = pool(600, d=4, known=10), CoverageSelector()
+    one = selector(snapshot, 10)
+    torch.set_num_threads(2)
+    try:
+        two = selector(snapshot, 10)
+    finally:
+        torch.set_num_threads(1)
+    assert one.indices.tolist() == two.indices.tolist()
+    assert torch.equal(one.scores, two.scores), "gains are compared, and returned, in whole units"
+    assert one.scores.diff().ge(0).all(), "gains fall"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rate": 0.0}, r"CoverageSelector\(rate=0.0\): a positive number is needed"),
+        ({"reach": float("nan")}, r"CoverageSelector\(reach=nan\)"),
+        ({"power": "two"}, r"CoverageSelector\(power='two'\)"),
+        ({"neighbors": 0}, r"CoverageSelector\(neighbors=0\): a whole number"),
+    ],
+)
+def test_bad_parameters_are_refused_at_once(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        CoverageSelector(**arguments)
+    with pytest.raises(ValueError, match=r"CoverageSelector\(neighbors=9\): a pool of 9 points"):
+        CoverageSelector(neighbors=9).check_pool(9)
