@@ -10,12 +10,14 @@ from typing import Any
 import lightning.pytorch
 import pytorch_lightning
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check
 from lightning_diffal.diffusion.learn_from_graph import LearnFromGraph, as_settings
-from lightning_diffal.labeling.question import Outcome
+from lightning_diffal.labeling.question import Outcome, Question
 from lightning_diffal.plugin.answers import answer_question, check_classes
+from lightning_diffal.plugin.audit import audit
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.guard import check_batch_norm, check_training_loaders
 from lightning_diffal.plugin.data.training_source import TrainingSource
@@ -186,6 +188,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         """Held while `fit` runs rounds, else by a `trainer.fit` of its own."""
         self.lock_of_this_fit = False
         self.last_folder: Path | None = None
+        self.embeddings: Tensor | None = None
+        """Of all candidates, as the last query has them."""
         self.source: TrainingSource | None = None
         self.checkpoint_records: list[dict[str, Any]] = []
         self.batches, self.started, self.dry_run_done = 0, 0.0, False
@@ -246,6 +250,17 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if self.state is None:
             raise MisconfigurationException("active.predict_labels(): there is no run yet. active.fit(...) makes one.")
         return predict_labels(self.config, self.state, self.feature_graph)
+
+    def audit(self, limit: int | None = None) -> list[Question]:
+        """Labeled points whose neighbors disagree with their label, most suspicious first.
+
+        Each is predicted from all other labels, which diffuse over the graph of the fixed features, or else of the last
+        embedding. Also written as `audit.csv` and `audit.json`, to confirm or correct like any question.
+
+        Args:
+            limit: How many at most.
+        """
+        return audit(self.config, self.state, self.embeddings, limit)
 
     @property
     def history(self) -> History:
@@ -334,10 +349,11 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             check_classes(*labels_of(record), self.num_outputs)
             commit(trainer, state, record)
         answer_question(trainer, state, self.num_outputs)
-        first = state.ledger.records[0]
-        check_classes(*labels_of(first), self.num_outputs)
+        known = [labels_of(record) for record in state.ledger.records]
+        for indices, labels in known:
+            check_classes(indices, labels, self.num_outputs)
         if begins:
-            check_first_labels(labels_of(first)[1], self.num_outputs)
+            check_first_labels(known[0][1], self.num_outputs)
         if self.skipped is not None or state.ledger.awaited is not None:
             return state
         return replace(state, diffused=choose_diffused(trainer, self.config, state, self.feature_graph, timer))
@@ -406,6 +422,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         """
         timer = stage_timer_for(trainer, module)
         embedded = embed_pool(trainer, module, self.config, state, timer)
+        self.embeddings = embedded.embeddings
         state, accuracy = with_best_features(trainer, self.config, state, embedded, timer)
         query, answers = choose_points(trainer, self.config, state, embedded, timer)
         labels = answers.complete(query.indices.tolist()) if state.oracle.immediate else None

@@ -53,7 +53,8 @@ def test_the_lower_bound_is_wilsons(count, part):
 def left_out(confidence, correct):
     rows = torch.arange(len(correct))
     correct = torch.as_tensor(correct)
-    return LeaveOneOut(rows, torch.ones_like(rows), correct.long(), torch.as_tensor(confidence, dtype=torch.float64))
+    confidence = torch.as_tensor(confidence, dtype=torch.float64)
+    return LeaveOneOut(rows, torch.ones_like(rows), correct.long(), confidence, correct.double())
 
 
 def test_the_expected_accuracy_is_that_of_the_confidence():
