@@ -36,19 +36,20 @@ def kill_when(place, happened):
 
 def fill_in(table, folder, **changes):
     """The CSV of a query with its label column filled in, as a spreadsheet of another language saves it."""
-    rows = list(csv.DictReader(table.open(encoding="utf-8-sig", newline="")))
+    with table.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
     for row in rows:
         row["label"] = changes.get(f"p{row['index']}", CLASSES[TRUTH[int(row["index"])]])
     filled = folder / "filled.csv"
     with filled.open("w", newline="", encoding="utf-8-sig") as file:
-        writer = csv.DictWriter(file, reversed(rows[0]), delimiter=";")
+        writer = csv.DictWriter(file, list(reversed(rows[0])), delimiter=";")
         writer.writeheader()
         writer.writerows(rows)
     return filled
 
 
 def label_studio_export(tasks, folder):
-    """What Label Studio 1.13 exports for the tasks that were imported, three annotators each, one of them wrong."""
+    """What Label Studio exports for imported tasks, as its guide documents it; of three annotators one is wrong."""
     export = []
     for number, task in enumerate(json.loads(tasks.read_text())):
         truth = TRUTH[task["data"]["index"]]
