@@ -276,7 +276,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if stage == "fit":
             self.state, self.checkpoint_records, self.batches, self.started = None, [], 0, time.perf_counter()
-            check_forward(trainer.strategy, self.config.selector.needs)
+            fixed = {"features"} if self.config.feature_source is not None else set()
+            check_forward(trainer.strategy, self.config.selector.needs - fixed)
             check_layer(pl_module, self.config.feature_source)
             wait_for_all_ranks(trainer, "the set-up of a fit")
             self.own_folder(trainer)

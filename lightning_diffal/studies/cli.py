@@ -12,6 +12,8 @@ from typing import Any
 import torch
 
 from lightning_diffal.labeling.commands import add_labeling_commands
+from lightning_diffal.labeling.page.serve import add_label_command
+from lightning_diffal.pool.folder.check import LEDGER
 from lightning_diffal.pool.folder.commands import add_folder_commands
 from lightning_diffal.studies.definitions import STUDIES, Study
 from lightning_diffal.studies.results import Result, summary_table
@@ -92,8 +94,8 @@ def parser() -> argparse.ArgumentParser:
         "--learn-from-graph", action="store_true", help="also train on unlabeled points with diffused labels"
     )
     runs.set_defaults(execute=run)
-    reports = commands.add_parser("report", help="write an HTML page and figures from result files")
-    reports.add_argument("results", type=Path, metavar="DIR", help="the --out folder of `run`")
+    reports = commands.add_parser("report", help="write an HTML page and figures about a run, or about studies")
+    reports.add_argument("results", type=Path, metavar="DIR", help="the folder of a run, or the --out folder of `run`")
     reports.add_argument("--out", type=Path, help="folder for the report (default: DIR/report)")
     reports.set_defaults(execute=report)
     demos = commands.add_parser(
@@ -103,6 +105,7 @@ def parser() -> argparse.ArgumentParser:
     demos.set_defaults(execute=demo)
     add_folder_commands(commands)
     add_labeling_commands(commands)
+    add_label_command(commands)
     return top
 
 
@@ -167,12 +170,14 @@ def run(given: argparse.Namespace) -> int:
 
 
 def report(given: argparse.Namespace) -> int:
+    """Of a run, if the folder holds a ledger, else of the results of studies."""
     try:
+        from lightning_diffal.report.run import write_run_report  # noqa: PLC0415, needs an extra
         from lightning_diffal.studies.report import write_report  # noqa: PLC0415, needs an extra
-
     except ImportError as error:
         raise ValueError(f"{error}. A report needs `pip install lightning-diffal[experiments]`.") from error
-    print(f"Report: {write_report(given.results, given.out or given.results / 'report')}")
+    write = write_run_report if (given.results / LEDGER).exists() else write_report
+    print(f"Report: {write(given.results, given.out)}")
     return 0
 
 

@@ -10,7 +10,7 @@ from lightning_diffal.studies.report.page import page
 from lightning_diffal.studies.report.sections import sections_of
 from lightning_diffal.studies.report.series import OWN
 from lightning_diffal.studies.results import Result, read_results
-from tests.studies.html_tree import table_of
+from tests.html_tree import table_of
 from tests.studies.synthetic_results import LABELS, SEEDS, accuracy_of, page_of, result_of, results_of
 
 

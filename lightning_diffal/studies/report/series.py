@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from lightning_diffal.studies.report.style import Style, rank, style_of
+from lightning_diffal.report.style import Style, rank, style_of
 from lightning_diffal.studies.results import LEARNING, Result
 
 OWN = "selector"
