@@ -10,6 +10,7 @@ from typing import Any
 import lightning.pytorch
 import pytorch_lightning
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -304,7 +305,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         if self.state is None:
             self.state = open_run(self, trainer, module, loaders)
         if self.state.ledger.awaited is not None:  # people have not answered: this fit ends before its first batch
-            self.skipped = self.skipped or SkippedFit(trainer)
+            if self.skipped is None:
+                self.skipped = SkippedFit(trainer)
+                rank_zero_info(f"Active learning: nothing is trained, {self.history.waiting}.")
             return loaders
         seed = seed_of(self.config.seed_for(self.state.round), trainer.global_rank)
         return labeled_loaders(self.config, self.state, loaders, seed_of(seed, trainer.current_epoch))
