@@ -45,6 +45,7 @@ SELECTORS: dict[str, Maker] = PAPER_SELECTORS | {
     "badge": lambda study: BADGESelector(),
     "bait": lambda study: BAITSelector(),
     "typiclust": lambda study: TypiClustSelector(),
+    "typiclust-features": lambda study: TypiClustSelector(on="features"),
     "uherding": lambda study: UHerdingSelector(),
     "probcover": lambda study: ProbCoverSelector(),
     "poisson": lambda study: PoissonSelector(neighbors=study.neighbors),
