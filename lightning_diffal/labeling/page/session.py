@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lightning_diffal.labeling.annotations import NAME as ANNOTATIONS
 from lightning_diffal.labeling.page.leases import Leases
 from lightning_diffal.labeling.page.pace import Pace
 from lightning_diffal.labeling.query_files import AUDIT
 from lightning_diffal.labeling.question import Answer, Item, Question
 from lightning_diffal.labeling.store import OpenQuery, open_query, store_answers
-from lightning_diffal.pool.folder.check import LEDGER
+from lightning_diffal.pool.folder.check import ANNOTATIONS, LEDGER
 
 Json = dict[str, Any]
 
