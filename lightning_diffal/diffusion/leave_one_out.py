@@ -34,6 +34,8 @@ class LeaveOneOut:
     """The class that diffuses to them from the other labels; -1 where none of those reaches."""
     confidence: Float[Tensor, " s"]
     """As of `graph_labels`."""
+    support: Float[Tensor, " s"]
+    """What diffuses of a point's own class, as a share of what diffuses of the strongest; 1 where no label reaches."""
 
     @property
     def correct(self) -> Bool[Tensor, " s"]:
@@ -102,7 +104,9 @@ def leave_one_out(
         left = torch.where(left > ROUNDING * to_itself, left, 0.0)
         found.scatter_(1, column[:, None], left[:, None])
     predicted = strongest_class(found)
-    return LeaveOneOut(points, own, predicted.labels, predicted.confidence)
+    strongest = found[:, :-1].amax(dim=1)
+    support = torch.where(strongest > 0, found.gather(1, own[:, None])[:, 0] / strongest, 1.0)
+    return LeaveOneOut(points, own, predicted.labels, predicted.confidence, support)
 
 
 def first_returns(

@@ -72,8 +72,10 @@ def tasks_of(text: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
         elif in_list and text[place : place + 1] != "]":
             yield line, "the file is broken after this task: nothing more is read."
             return
-    if in_list and text[place : place + 1] != "]":
+    if in_list and place >= len(text):
         yield line, "the list of tasks does not end: the file was cut off."
+    elif end_of_space(text, place + 1) < len(text):
+        yield line + text.count("\n", seen, place), "there is more after the list of tasks, which is not read."
 
 
 def end_of_space(text: str, place: int) -> int:

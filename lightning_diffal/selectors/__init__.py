@@ -1,6 +1,7 @@
 """Selectors: which points to ask about."""
 
 from lightning_diffal.selectors.badge import BADGESelector
+from lightning_diffal.selectors.bait import BAITSelector
 from lightning_diffal.selectors.bald import BALDSelector
 from lightning_diffal.selectors.base import ScoreSelector, Selector
 from lightning_diffal.selectors.coreset import CoresetSelector
@@ -18,6 +19,7 @@ from lightning_diffal.selectors.uncertainty import EntropySelector, MarginSelect
 
 __all__ = [
     "BADGESelector",
+    "BAITSelector",
     "BALDSelector",
     "CoresetSelector",
     "CoverageSelector",

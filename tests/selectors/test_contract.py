@@ -10,6 +10,7 @@ from lightning_diffal import UNLABELED, Snapshot
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors import (
     BADGESelector,
+    BAITSelector,
     BALDSelector,
     CoresetSelector,
     CoverageSelector,
@@ -41,6 +42,7 @@ DETERMINISTIC = [
     PoissonSelector(neighbors=6),
     DirichletSelector(neighbors=6),
     CoverageSelector(neighbors=6),
+    BAITSelector(),
     LocalMaxSelector(of=MarginSelector(), neighbors=6),
     LocalMaxSelector(of=BALDSelector(passes=5), neighbors=6),
     LocalMaxSelector(of=DiffusionSelector(neighbors=6, steps=3), neighbors=6),
@@ -141,6 +143,7 @@ def test_its_repr_equals_that_in_existing_ledgers():
         "PoissonSelector(neighbors=None, tau=0.001, decay=True)",
         "DirichletSelector(neighbors=None, tau=0.1, prior=1.0)",
         "CoverageSelector(neighbors=None, rate=1.0, reach=1.0, power=2.0)",
+        "BAITSelector(regularization=1.0)",
         "RandomSelector()",
         "BADGESelector()",
         "TypiClustSelector(neighbors=20, max_clusters=500)",

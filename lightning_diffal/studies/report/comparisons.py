@@ -16,7 +16,8 @@ from lightning_diffal.report.charts import (
 )
 from lightning_diffal.report.style import Style
 from lightning_diffal.studies.report.captions import listed, share, signed
-from lightning_diffal.studies.report.sections import Section, Series
+from lightning_diffal.studies.report.sections import Section
+from lightning_diffal.studies.report.series import Series
 from lightning_diffal.studies.report.statistics import (
     Interval,
     LabelDifference,

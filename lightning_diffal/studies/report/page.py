@@ -87,6 +87,7 @@ def command(section: Section) -> str:
     # A study on another data set than its own is named STUDY-DATASET.
     study = section.study.removesuffix(f"-{dataset}")
     other = f" --dataset {dataset}" if study != section.study else ""
+    other += " --learn-from-graph" * all(not one.plain for one in section.series)
     data = "" if study in {"checkerboard", "digits"} else " --data DIR"
     return f"lightning-diffal run {study} {selectors} --seeds {max(section.seeds) + 1}{other}{data}"
 

@@ -4,7 +4,8 @@ from statistics import fmean
 
 from lightning_diffal.report.charts import Figure, Table
 from lightning_diffal.report.timings import STAGES, stages_of, timing_chart
-from lightning_diffal.studies.report.sections import Section, Series
+from lightning_diffal.studies.report.sections import Section
+from lightning_diffal.studies.report.series import Series
 
 
 def timing_figure(section: Section) -> Figure:
