@@ -101,9 +101,8 @@ def main() -> None:
     sides += [hnswlib_search] * (find_spec("hnswlib") is not None)
     sides += [pynndescent_search] * (find_spec("pynndescent") is not None)
     print(f"cpu, {torch.get_num_threads()} threads, torch {torch.__version__}, faiss {faiss.__version__}, k = {K}\n")
-    print(
-        "| pool | n | d | search | recall | seconds | CPU seconds | exact faiss / this, CPU |\n|---|---|---|---|---|---|---|---|"
-    )
+    print("| pool | n | d | search | recall | seconds | CPU seconds | exact faiss / this, CPU |")
+    print("|---" * 8 + "|")
     for name in arguments.pools:
         points = load(name, arguments.data)
         drawn = torch.randperm(len(points), generator=torch.Generator().manual_seed(1))[:500]
