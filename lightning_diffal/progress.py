@@ -22,6 +22,7 @@ class StageTimer:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.metrics: dict[str, float] = {}  # what the stages measured; kept in the record of the round
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -17,7 +17,7 @@ def test_the_check_can_fail():
         (points + torch.zeros(5, 2)).tolist()
 
 
-@pytest.mark.parametrize("backend", ["auto", "torch", "cluster", "faiss"])
+@pytest.mark.parametrize("backend", ["auto", "torch", "cluster", "faiss", "approximate"])
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_graphs_are_made_on_the_device_of_the_embeddings(backend, symmetric):
     points = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))

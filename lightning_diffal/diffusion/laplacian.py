@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lightning_diffal.graph.neighbor_graph import NeighborGraph, csr
+from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.numerics.precision import wide_dtype
+from lightning_diffal.numerics.sparse import csr
 
 # Of the residual relative to the right side, where the diagonal is scaled to ones.
 TOLERANCE = 1e-6

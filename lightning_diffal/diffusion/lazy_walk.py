@@ -8,8 +8,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_diffal.diffusion.sparse_rows import Entries
-from lightning_diffal.graph.neighbor_graph import NeighborGraph, csr
+from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.numerics.precision import wide_dtype
+from lightning_diffal.numerics.sparse import csr
 
 # Edges whose walks are bounded at a time.
 BLOCK_EDGES = 2**20

@@ -1,7 +1,6 @@
 """The weighted k-NN graph of a pool of embeddings."""
 
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -24,18 +23,21 @@ from lightning_diffal.graph.knn.nearest_neighbors import default_neighbors, near
 from lightning_diffal.graph.knn.registry import Backend
 from lightning_diffal.numerics.precision import at_least_float32, wide_dtype
 from lightning_diffal.numerics.ragged import run_positions
+from lightning_diffal.numerics.sparse import csr
 
 
 @dataclass(frozen=True, eq=False)
 class NeighborGraph:
     """A weighted directed graph in compressed rows: the neighbors of node i are `col[crow[i]:crow[i + 1]]`.
 
-    `weight` holds W_ij for each of them, positive. Built by `build_graph`, or by hand from any CSR matrix.
+    `weight` holds W_ij for each of them, positive. Built by `build_graph`, or by hand from any CSR matrix. `recall` is
+    the fraction of the nearest neighbors found, as measured on a random sample; None if all were.
     """
 
     crow: Tensor  # (n + 1,)
     col: Tensor  # (e,)
     weight: Tensor  # (e,)
+    recall: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_integers("NeighborGraph", "crow", self.crow)
@@ -113,15 +115,6 @@ class NeighborGraph:
         return source[run_positions(crow[nodes], crow[nodes + 1] - crow[nodes])]
 
 
-def csr(crow: Int[Tensor, " r_plus_1"], col: Int[Tensor, " e"], value: Float[Tensor, " e"], width: int) -> Tensor:
-    """A sparse CSR tensor (r, width)."""
-    with warnings.catch_warnings():
-        # torch warns once in a process that CSR is in beta; users of this library cannot act on it.
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
-        size = (len(crow) - 1, width)
-        return torch.sparse_csr_tensor(crow, col, value, size, device=value.device, check_invariants=False)
-
-
 @torch.no_grad()
 @skip_type_check
 def build_graph(
@@ -139,14 +132,16 @@ def build_graph(
     that weights lie between 1/e and 1. Where all neighbors coincide with i, σ_i = 0 and the weights are 1. A point is
     never its own neighbor. Of points equally far the one with the lower index is the nearer.
 
-    The search is exact whatever the backend, and all of them give the same graph: float32 finds candidates, and
-    distances from differences in float64 decide. float16 and bfloat16 embeddings are searched in float32.
+    The search is exact, but for backend="approximate", and all exact backends give the same graph: float32 finds
+    candidates, and distances from differences in float64 decide. float16 and bfloat16 embeddings are searched in
+    float32.
 
     Args:
         embeddings: Finite numbers on any device. The graph is made on the same device.
         neighbors: k, the out-edges of every node. None means K = ⌈2 ln n⌉, which keeps such graphs connected.
         backend: "torch" (any device), "cluster" (torch-cluster: kd-tree on the CPU, kernel on CUDA, k up to 96 there),
-            "faiss" (exact, on the CPU), or "auto", the fastest by measurement of what is installed.
+            "faiss" (exact, on the CPU), "approximate" (any device; finds at least 97% of the neighbors, the graph's
+            `recall` says how many), or "auto", the fastest exact one by measurement of what is installed.
         symmetric: Take (W + Wᵀ)/2. Rows then have different numbers of edges.
         progress: Wraps the loop over blocks of rows; `tqdm.tqdm` draws a bar.
         ranks: Processes that build the graph together, each given all embeddings. Each searches its share of the rows;
@@ -166,10 +161,10 @@ def build_graph(
     check_function("build_graph", "progress", progress)
     points = at_least_float32(embeddings.detach())
     check_same_on_all_ranks(points, neighbors, symmetric, ranks)
-    nearest, distance = nearest_neighbors(points, neighbors, backend, progress, ranks)
+    nearest, distance, recall = nearest_neighbors(points, neighbors, backend, progress, ranks)
     weight = kernel(distance).to(points.dtype)
     crow = torch.arange(0, nearest.numel() + 1, neighbors, device=points.device)
-    graph = NeighborGraph(crow, nearest.flatten(), weight.flatten())
+    graph = NeighborGraph(crow, nearest.flatten(), weight.flatten(), recall=recall)
     return symmetrized(graph) if symmetric else graph
 
 
@@ -220,7 +215,7 @@ def symmetrized(graph: NeighborGraph) -> NeighborGraph:
     weight = torch.zeros(len(edge), dtype=graph.weight.dtype, device=graph.device)
     weight.index_add_(0, position, graph.weight.repeat(2) / 2)
     crow = torch.searchsorted(edge, torch.arange(n + 1, device=graph.device) * n)
-    return NeighborGraph(crow, edge % n, weight)
+    return NeighborGraph(crow, edge % n, weight, recall=graph.recall)
 
 
 @skip_type_check

@@ -4,8 +4,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.graph.neighbor_graph import NeighborGraph, csr
+from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.numerics.ragged import run_positions
+from lightning_diffal.numerics.sparse import csr
 
 
 class RowBlock:

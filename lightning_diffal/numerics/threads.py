@@ -1,7 +1,8 @@
 """Runs independent parts of a computation on several threads."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import torch
 
@@ -46,3 +47,14 @@ def run_parallel(
 def num_threads(device: torch.device) -> int:
     """The number of parts that run at a time."""
     return torch.get_num_threads() if device.type == "cpu" else 1
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """One thread for torch's operations, whose sums then do not depend on the number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -119,7 +119,7 @@ def predict_labels(config: RunConfig, state: RunState, graph: FeatureGraph) -> P
     labels, num_classes = candidate_labels(state)
     labels = labels.to(device)
     diffused = graph_labels(neighbors, labels, num_classes, steps=settings.steps)
-    left_out = leave_one_out(neighbors, labels, num_classes, steps=settings.steps)
+    left_out = leave_one_out(neighbors, labels, num_classes, steps=settings.steps, keep_class_size=True)
     known = labels != UNLABELED
     expected = expected_accuracy(left_out, diffused.confidence)
     expected = torch.where(known, 1.0, torch.where(diffused.labels == UNLABELED, 0.0, expected))

@@ -31,7 +31,8 @@ class DiffusionActiveLearning(ActiveLearning):
         soft_start: Unlabeled points start from the model's probabilities in every query after the first.
         shrink_below: δ. T shrinks once fewer than δ·n points are unreached.
         features: Fixed features of the pool, see `ActiveLearning`.
-        backend: How neighbors are searched: "auto", "torch", "cluster" or "faiss".
+        backend: How neighbors are searched: "auto", "torch", "cluster" or "faiss", all exact; "approximate" finds at
+            least 97% of them several times as fast, and how many is `graph_recall` in the record of the round.
         options: All other arguments of `ActiveLearning`: `initial`, `layer`, `oracle`, `seed`, `folder`, ...
 
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning.

@@ -80,4 +80,5 @@ def with_query(
         predicted=list(predicted),
         unreached=query.unreached,
         seconds={**record.seconds, **timer.seconds},
+        metrics={**record.metrics, **timer.metrics},
     )

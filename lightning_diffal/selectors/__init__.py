@@ -15,6 +15,7 @@ from lightning_diffal.selectors.query import Query, take_lowest
 from lightning_diffal.selectors.random import RandomSelector
 from lightning_diffal.selectors.snapshot import Snapshot, StochasticPasses
 from lightning_diffal.selectors.typiclust import TypiClustSelector
+from lightning_diffal.selectors.uherding import UHerdingSelector
 from lightning_diffal.selectors.uncertainty import EntropySelector, MarginSelector, UncertaintySelector
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Snapshot",
     "StochasticPasses",
     "TypiClustSelector",
+    "UHerdingSelector",
     "UncertaintySelector",
     "take_lowest",
 ]

@@ -17,7 +17,7 @@ from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import Answer, ScoreSelector
 from lightning_diffal.selectors.mini_batches import MiniBatchChooser
 from lightning_diffal.selectors.query import Query
-from lightning_diffal.selectors.snapshot import Snapshot, require
+from lightning_diffal.selectors.snapshot import Snapshot, require, timed_graph
 
 STATE_BYTES = 2**32
 
@@ -188,11 +188,8 @@ class DiffusionSelector(ScoreSelector):
     ) -> Query:
         timer = timer or StageTimer()
         soft = self.soft_start and snapshot.queries_before > 0
-        with timer.stage("graph"):
-            embeddings = require(snapshot.embeddings, "embeddings")
-            graph = build_graph(
-                embeddings, self.neighbors, backend=self.backend, progress=timer.track, ranks=snapshot.ranks
-            )
+        embeddings = require(snapshot.embeddings, "embeddings")
+        graph = timed_graph(timer, build_graph, embeddings, self.neighbors, backend=self.backend, ranks=snapshot.ranks)
         with timer.stage("query"):
             return batch_query(
                 graph,

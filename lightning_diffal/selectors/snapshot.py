@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -140,28 +140,36 @@ class Snapshot:
         """The directed graph of the fixed features, or of the embeddings. Built once, however many need it."""
         key = ("features", neighbors)
         if key not in self.graphs:
-            with timer.stage("graph"):
-                build = build_graph if self.features is None else self.build_feature_graph
-                self.graphs[key] = build(self.fixed_points, neighbors, progress=timer.track, ranks=self.ranks)
+            build = build_graph if self.features is None else self.build_feature_graph
+            self.graphs[key] = timed_graph(timer, build, self.fixed_points, neighbors, ranks=self.ranks)
         return self.graphs[key]
 
     def symmetric_graph(self, neighbors: int | None, timer: StageTimer) -> NeighborGraph:
         """The symmetric graph of the embeddings. Built once, however many selectors need it."""
         key = ("embeddings", neighbors)
         if key not in self.graphs:
-            with timer.stage("graph"):
-                self.graphs[key] = build_graph(
-                    require(self.embeddings, "embeddings"),
-                    neighbors,
-                    symmetric=True,
-                    progress=timer.track,
-                    ranks=self.ranks,
-                )
+            embeddings = require(self.embeddings, "embeddings")
+            self.graphs[key] = timed_graph(timer, build_graph, embeddings, neighbors, symmetric=True, ranks=self.ranks)
         return self.graphs[key]
 
     @cached_property
     def graphs(self) -> dict[tuple[str, int | None], NeighborGraph]:
         return {}
+
+
+def timed_graph(
+    timer: StageTimer,
+    build: Callable[..., NeighborGraph],
+    points: Float[Tensor, "n d"],
+    neighbors: int | None,
+    **options: Any,
+) -> NeighborGraph:
+    """A graph as the stage "graph" of a query. The recall of an approximate one is kept in the record."""
+    with timer.stage("graph"):
+        graph = build(points, neighbors, progress=timer.track, **options)
+    if graph.recall is not None:
+        timer.metrics["graph_recall"] = graph.recall
+    return graph
 
 
 def safe_exponent(points: Float[Tensor, "n d"]) -> int:

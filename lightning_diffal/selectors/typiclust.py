@@ -93,7 +93,8 @@ def mean_distance(points: Float[Tensor, "m d"], neighbors: int) -> Float[Tensor,
         return torch.zeros_like(points[:, 0])
     with full_float32(points.device):
         # The point itself is among them, at distance 0, or enough copies of it at distance 0.
-        rows, nearest, _ = search_torch((points - points.mean(dim=0)).float(), neighbors + 1, iter)
+        found = search_torch((points - points.mean(dim=0)).float(), neighbors + 1, iter)
+    rows, nearest = found.rows, found.neighbors
     mean = torch.zeros_like(points[:, 0])
     height = tile_height(8 * nearest.shape[1] * points.shape[1], DIFFERENCE_BYTES)
     for block, neighbor in zip(rows.split(height), nearest.split(height), strict=True):

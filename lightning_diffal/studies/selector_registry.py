@@ -15,6 +15,7 @@ from lightning_diffal.selectors.poisson import PoissonSelector
 from lightning_diffal.selectors.probcover import ProbCoverSelector
 from lightning_diffal.selectors.random import RandomSelector
 from lightning_diffal.selectors.typiclust import TypiClustSelector
+from lightning_diffal.selectors.uherding import UHerdingSelector
 from lightning_diffal.selectors.uncertainty import EntropySelector, MarginSelector, UncertaintySelector
 from lightning_diffal.studies.definitions import Study
 
@@ -45,6 +46,7 @@ SELECTORS: dict[str, Maker] = PAPER_SELECTORS | {
     "bait": lambda study: BAITSelector(),
     "typiclust": lambda study: TypiClustSelector(),
     "typiclust-features": lambda study: TypiClustSelector(on="features"),
+    "uherding": lambda study: UHerdingSelector(),
     "probcover": lambda study: ProbCoverSelector(),
     "poisson": lambda study: PoissonSelector(neighbors=study.neighbors),
     "dirichlet": lambda study: DirichletSelector(neighbors=study.neighbors),

@@ -20,7 +20,7 @@ from lightning_diffal.diffusion.calibration import (
     reliability_bins,
 )
 from lightning_diffal.diffusion.graph_labels import graph_labels
-from lightning_diffal.diffusion.learn_from_graph import ModelPredictions, accuracy_of_guessing, fade
+from lightning_diffal.diffusion.learn_from_graph import ModelPredictions, fade
 from lightning_diffal.diffusion.leave_one_out import LeaveOneOut
 from tests import naive
 
@@ -78,14 +78,6 @@ def test_reliability_bins_by_hand():
         (3, 0.95, 0.6667),
     ]
     assert calibration_error(bins) == pytest.approx((2 * 0.375 + 3 * (0.95 - 2 / 3)) / 5)
-
-
-@pytest.mark.parametrize(
-    ("labels", "accuracy"),
-    [([0, 0, 1, 1, 2, 2], 6 / 30), ([0, 0, 0, 0, 1, 2], 4 / 6), ([0, 1], 0.0), ([0, 0, 0], 1.0), ([3], 1.0), ([], 1.0)],
-)
-def test_guessing_is_right_as_often_as_counted_by_hand(labels, accuracy):
-    assert accuracy_of_guessing(torch.tensor(labels, dtype=torch.long)) == pytest.approx(accuracy)
 
 
 def test_models_that_know_more_than_the_graph_fade_it_out():

@@ -244,7 +244,9 @@ def test_bad_arguments_are_refused_by_name(embeddings, options, message):
 
 
 def test_an_unknown_backend_is_refused():
-    with pytest.raises(ValueError, match=r'backend=.annoy.\): "auto" or one of "torch", "cluster", "faiss" is needed'):
+    with pytest.raises(
+        ValueError, match=r'backend=.annoy.\): "auto" or one of "torch", "cluster", "faiss", "approximate" is needed'
+    ):
         build_graph(torch.zeros(4, 3), 2, backend="annoy")
 
 

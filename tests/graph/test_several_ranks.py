@@ -52,7 +52,7 @@ def check_graphs(ranks, backend, symmetric):
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("backend", ["auto", "torch", "cluster", "faiss", "pruned"])
+@pytest.mark.parametrize("backend", ["auto", "torch", "cluster", "faiss", "pruned", "approximate"])
 def test_every_rank_has_the_graph_of_a_single_process_bit_by_bit(group, backend, symmetric):
     group(check_graphs, backend, symmetric)
 

@@ -19,9 +19,16 @@ def brute_force(
     height = tile_height(len(others), 2 * TILE_ENTRIES)
 
     def search(start: int) -> None:
-        # |y|²/2 - x·y orders the points y as their distance to x does.
-        order = torch.addmm(half_square, points[rows[start : start + height]], others.T, alpha=-1)  # (height, n)
-        found[start : start + height] = topk_grouped(order, count)
+        part = slice(start, start + height)
+        found[part] = nearest_by_products(points[rows[part]], others, half_square, count)
 
     run_parallel(search, range(0, len(rows), height), points.device, progress)
     return found
+
+
+def nearest_by_products(
+    points: Float[Tensor, "b d"], others: Float[Tensor, "n d"], half_square: Float[Tensor, " n"], count: int
+) -> Int[Tensor, "b count"]:
+    """The columns of the `count` nearest of the others; n must be a multiple of GROUP, see `pad_to_groups`."""
+    # |y|²/2 - x·y orders the points y as their distance to x does.
+    return topk_grouped(torch.addmm(half_square, points, others.T, alpha=-1), count)

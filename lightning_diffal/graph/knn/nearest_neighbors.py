@@ -1,4 +1,4 @@
-"""Exact nearest neighbors: a backend finds candidates, `refine` makes them exact, uncertain rows are searched again."""
+"""Nearest neighbors: a backend finds candidates, `refine` makes them exact, uncertain rows are searched again."""
 
 import logging
 import math
@@ -9,12 +9,13 @@ from torch import Tensor
 
 from lightning_diffal.arguments import Progress, skip_type_check
 from lightning_diffal.distributed import Ranks
-from lightning_diffal.graph.knn.candidates import Candidates, IncompleteResultError
+from lightning_diffal.graph.knn.candidates import EXTRA_CANDIDATES, Candidates, IncompleteResultError
 from lightning_diffal.graph.knn.pruned_search import pruned_search, search_nearby_cells
 from lightning_diffal.graph.knn.refine import all_differences, refine, surplus_copies
-from lightning_diffal.graph.knn.registry import EXTRA_CANDIDATES, TORCH, Backend, KnnBackend, resolve_backend
+from lightning_diffal.graph.knn.registry import TORCH, Backend, KnnBackend, resolve_backend
 from lightning_diffal.graph.knn.voronoi_cells import build_cells, positions_of_rows
 from lightning_diffal.numerics.precision import full_float32, ldexp, max_exponent
+from lightning_diffal.numerics.threads import single_thread
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +31,11 @@ def default_neighbors(num_nodes: int) -> int:
 @skip_type_check
 def nearest_neighbors(
     points: Float[Tensor, "n d"], neighbors: int, backend: Backend, progress: Progress, ranks: Ranks
-) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
+) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"], float | None]:
     """The `neighbors` nearest of each point, ascending by index, and their squared distances up to a common factor.
 
-    Each rank searches its share of the rows; the results are gathered.
+    The third is the recall, None where the search is exact. Each rank searches its share of the rows; the results are
+    gathered.
     """
     chosen = resolve_backend(backend, neighbors, points.device, points.shape[1])
     if backend == "auto" and ranks.sum(chosen is TORCH):
@@ -43,7 +45,7 @@ def nearest_neighbors(
     surplus, first = surplus_copies(scaled, max_copies=neighbors + 1)
     kept = (~surplus).nonzero()[:, 0]
     searched = scaled if len(kept) == len(scaled) else scaled[kept]
-    found = search(searched, neighbors, chosen, backend == "auto", progress, ranks)
+    *found, recall = search(searched, neighbors, chosen, backend == "auto", progress, ranks)
     rows, nearest_kept, distance_kept = (ranks.all_gather_cat(part) for part in found)
     nearest = nearest_kept.new_empty(len(points), neighbors)
     distance = distance_kept.new_zeros(len(points), neighbors)
@@ -51,7 +53,7 @@ def nearest_neighbors(
     # A surplus copy has k copies of lower index, all at distance 0: the first, which has the lowest, and its neighbors.
     original = first[surplus]
     nearest[surplus] = torch.cat([original[:, None], nearest[original][:, :-1]], dim=1)
-    return nearest, distance
+    return nearest, distance, recall
 
 
 def search(
@@ -61,17 +63,22 @@ def search(
     may_replace: bool,
     progress: Progress,
     ranks: Ranks,
-) -> tuple[Int[Tensor, " r"], Int[Tensor, "r k"], Float[Tensor, "r k"]]:
-    """The rows that this rank searches, their neighbors and distances.
+) -> tuple[Int[Tensor, " r"], Int[Tensor, "r k"], Float[Tensor, "r k"], float | None]:
+    """The rows that this rank searches, their neighbors, distances and recall.
 
     Up to three searches, each for the rows the one before was not certain of.
     """
     count = min(len(points), neighbors + 1 + EXTRA_CANDIDATES)
-    centered = (points - points.mean(dim=0)).float()
+    with single_thread():
+        mean = points.mean(dim=0)
+    centered = (points - mean).float()
     with full_float32(points.device):
         candidates = find_candidates(backend, may_replace, centered, count, progress, ranks)
+        recall = candidates.recall
         rows, norm = candidates.rows, centered[candidates.rows].norm(dim=1)
         nearest, distance, certain = refine(points, candidates, neighbors, norm)
+        if recall is not None:
+            return rows, nearest, distance, recall
         uncertain = (~certain).nonzero()[:, 0]
         if len(uncertain) > MAX_ROWS_BY_DIFFERENCES:
             # Points too dense for float32, or many equally far: finer arithmetic, and more candidates.
@@ -84,7 +91,7 @@ def search(
             uncertain = uncertain[~certain]
     nearest[uncertain], distance[uncertain] = all_differences(points, rows[uncertain], neighbors)
     log.debug("build_graph: %d of %d points searched by all differences", len(uncertain), len(rows))
-    return rows, nearest, distance
+    return rows, nearest, distance, None
 
 
 def find_candidates(

@@ -14,6 +14,9 @@ from lightning_diffal.numerics.precision import search_error, wide_dtype
 from lightning_diffal.numerics.threads import run_parallel
 from lightning_diffal.numerics.tiles import DIFFERENCE_BYTES, tile_height
 
+# Points hashed at a time, so that the copies stay in the cache.
+HASHED_ROWS = 1024
+
 
 def squared_distances(x: Float[Tensor, " b #m d"], y: Float[Tensor, "#b m d"]) -> Float[Tensor, "b m"]:
     wide = wide_dtype(x.device)
@@ -94,13 +97,21 @@ def surplus_copies(points: Float[Tensor, "n d"], max_copies: int) -> tuple[Bool[
     Surplus points are no point's neighbors, since ties go to the lower index. Without them no search meets a distance
     shared by thousands of points.
     """
-    bits = (points + 0.0).view(torch.int32 if points.dtype == torch.float32 else torch.int64).long()  # -0.0 becomes 0.0
     generator = torch.Generator(device=points.device).manual_seed(0)
-    factor = torch.randint(-(2**62), 2**62, bits.shape[1:], generator=generator, device=points.device)
-    # Sums of integers wrap around and do not round: equal rows have equal hashes.
-    hashes, order = (bits * (factor | 1)).sum(dim=1).sort(stable=True)
+    width = points.element_size() // 4 * points.shape[1]
+    factor = torch.randint(2**31, (width,), generator=generator, device=points.device, dtype=torch.int32) | 1
+    unsorted = torch.empty_like(points[:, 0], dtype=torch.long)
+
+    def hash_part(start: int) -> None:
+        bits = (points[start : start + HASHED_ROWS] + 0.0).view(torch.int32)  # -0.0 becomes 0.0
+        # Integers wrap around and do not round: equal rows have equal hashes.
+        unsorted[start : start + HASHED_ROWS] = bits.mul_(factor).sum(dim=1)
+
+    run_parallel(hash_part, range(0, len(points), HASHED_ROWS), points.device)
+    hashes, order = unsorted.sort(stable=True)
     new = torch.ones_like(hashes, dtype=torch.bool)
-    new[1:] = (hashes[1:] != hashes[:-1]) | (points[order[1:]] != points[order[:-1]]).any(dim=1)
+    same = 1 + (hashes[1:] == hashes[:-1]).nonzero()[:, 0]
+    new[same] = (points[order[same]] != points[order[same - 1]]).any(dim=1)
     run = new.cumsum(0) - 1
     head = new.nonzero()[:, 0][run]
     surplus, first = torch.empty_like(new), torch.empty_like(order)

@@ -12,17 +12,15 @@ from torch import Tensor
 
 from lightning_diffal.arguments import Progress, skip_type_check
 from lightning_diffal.distributed import Ranks
-from lightning_diffal.graph.knn.candidates import Candidates
+from lightning_diffal.graph.knn.approximate_search import search_approximate
+from lightning_diffal.graph.knn.candidates import EXTRA_CANDIDATES, Candidates
 from lightning_diffal.graph.knn.cluster_search import search_cluster
 from lightning_diffal.graph.knn.faiss_search import search_faiss
 from lightning_diffal.graph.knn.torch_search import search_torch
 
-Backend: TypeAlias = Literal["auto", "torch", "cluster", "faiss"]
+Backend: TypeAlias = Literal["auto", "torch", "cluster", "faiss", "approximate"]
 
 log = logging.getLogger(__name__)
-
-# Candidates beyond the neighbors and the point itself. More make fewer rows uncertain, and every row more expensive.
-EXTRA_CANDIDATES = 3
 
 
 def never_preferred(device: torch.device, dimensions: int) -> str | None:
@@ -36,6 +34,7 @@ class KnnBackend:
     Args:
         name: As in `build_graph(backend=...)`. The pip extra that installs it has the same name.
         search: Called as `search(points, count, progress, ranks)`. Whatever its precision, the graph is the same.
+        exact: False for a search that may miss neighbors; its candidates have a `recall`.
         module: The module it imports, if any.
         install_note: Appended to the pip command in the message about a missing module.
         max_candidates_on_cuda: The largest `count` it supports on CUDA.
@@ -44,6 +43,7 @@ class KnnBackend:
 
     name: str
     search: Callable[[Tensor, int, Progress, Ranks], Candidates]
+    exact: bool = True
     module: str | None = None
     install_note: str = ""
     max_candidates_on_cuda: int | None = None
@@ -80,7 +80,8 @@ CLUSTER = KnnBackend(
     preferred=prefer_cluster,
 )
 FAISS = KnnBackend("faiss", search_faiss, module="faiss")
-BACKENDS = {backend.name: backend for backend in (TORCH, CLUSTER, FAISS)}
+APPROXIMATE = KnnBackend("approximate", search_approximate, exact=False)
+BACKENDS = {backend.name: backend for backend in (TORCH, CLUSTER, FAISS, APPROXIMATE)}
 
 
 @skip_type_check
