@@ -131,9 +131,10 @@ def encode_indices(
 
 
 def reduce(rows: Tensor, source: FeatureSource) -> Tensor:
-    """Principal components where there are more dimensions than asked for, and unit length where that is better.
+    """Principal components where there are more dimensions than asked for, and unit length for features of models.
 
-    Unit length was better for features of encoders and level for pixels (docs/usage.md). Rows and functions of the
+    Diffused labels were as right with unit length as without (docs/usage.md); distances between features of encoders
+    are usually taken so, as angles. Rows and functions of the
     user's with few dimensions are taken as they are, since their scale may have a meaning.
     """
     wide = source.dimensions is not None and rows.shape[1] > source.dimensions
