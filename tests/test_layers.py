@@ -17,15 +17,9 @@ ROOMS = {
     "pool": [],
     "labeling": ["pool"],
     "plugin": ["numerics", "graph", "diffusion", "selectors", "pool", "labeling"],
-    "studies": [
-        "numerics",
-        "graph",
-        "diffusion",
-        "selectors",
-        "pool",
-        "labeling",
-        "plugin",
-    ],  # and nothing imports them
+    "report": ["pool", "labeling"],
+    # Nothing imports them.
+    "studies": ["numerics", "graph", "diffusion", "selectors", "pool", "labeling", "plugin", "report"],
 }
 TOP = {"arguments", "distributed", "labels", "progress"}
 PUBLIC = {

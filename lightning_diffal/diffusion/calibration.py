@@ -9,8 +9,8 @@ from torch import Tensor
 
 from lightning_diffal.diffusion.leave_one_out import LeaveOneOut
 
-# Labeled points in a bin of the calibration.
-BIN = 10
+# Bins of the calibration, and labeled points in one of them at least.
+MAX_BINS, MIN_COUNT = 10, 10
 # The mean accuracy counts as so many further points in every bin.
 SHRINKAGE = 5
 # Standard errors below the estimate: a lower bound that holds in 97.7% of cases.
@@ -20,9 +20,10 @@ DEVIATIONS = 2.0
 def expected_accuracy(left_out: LeaveOneOut, confidence: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
     """The probability that a diffused label of this confidence is right; it never falls as the confidence rises.
 
-    The points left out are sorted by confidence and cut into bins of ten. The accuracy of a bin, shrunk toward that of
-    all, is made monotone by isotonic regression; between the bins' mean confidences it is interpolated. Without labeled
-    points it is 0. Where labels were asked because they were hard to predict, it is an underestimate.
+    The points left out are sorted by confidence and cut into up to ten bins of at least ten. The accuracy of a bin,
+    shrunk toward that of all, is made monotone by isotonic regression; between the bins' mean confidences it is
+    interpolated. Without labeled points it is 0. Where labels were asked because they were hard to predict, it is an
+    underestimate.
     """
     size = len(left_out.rows)
     if size == 0:
@@ -30,7 +31,7 @@ def expected_accuracy(left_out: LeaveOneOut, confidence: Float[Tensor, " b"]) ->
     order = left_out.confidence.argsort(stable=True)
     sure, correct = left_out.confidence[order].double().cpu(), left_out.correct[order].double().cpu()
     centers, accuracies, counts = [], [], []
-    for rows in torch.arange(size).tensor_split(max(1, size // BIN)):
+    for rows in torch.arange(size).tensor_split(max(1, min(MAX_BINS, size // MIN_COUNT))):
         count = len(rows)
         centers.append(float(sure[rows].mean()))
         accuracies.append((float(correct[rows].sum()) + SHRINKAGE * left_out.accuracy) / (count + SHRINKAGE))

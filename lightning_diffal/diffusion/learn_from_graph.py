@@ -62,16 +62,17 @@ class LearnFromGraph:
     leave-one-out accuracy is not surely better than guessing, nothing is added, and training is what it would be
     without. Else each batch gets up to as many points with diffused labels as it has labeled ones:
 
-    * p is the lower bound (two standard errors) of the leave-one-out accuracy, p₀ the accuracy of guessing. Twice the
-      skill (p - p₀) / (1 - p₀), at most 1, is the share: points added for each labeled one.
+    * p is the lower bound (two standard errors) of the leave-one-out accuracy, p₀ the share of the most frequent class.
+      Twice the skill (p - p₀) / (1 - p₀), at most 1, is the share: points added for each labeled one.
     * The share fades to 0 where models of earlier rounds knew more: where they predicted the points asked last, before
       they were labeled, better by 0.1 than the graph does.
     * Only labels that are right with a probability of at least `min_accuracy` are used, by leave-one-out accuracy at
       the same confidence.
 
     Args:
-        fraction: At most this share of the pool is learned from, the surest points first.
-        min_accuracy: By default 1 - 1 / √(m / c) with c classes found: a network with more labels needs surer ones.
+        fraction: At most this share of the points of each class is learned from, the surest first. By class, since the
+            surest half of all may leave out a class that is harder than the others.
+        min_accuracy: By default 1 - (c / m)^(2/3) with c classes found: a network with more labels needs surer ones.
         neighbors: K of the graph. By default ⌈2 ln n⌉.
         steps: Of the diffusion.
     """
@@ -99,7 +100,7 @@ class LearnFromGraph:
         model: ModelPredictions | None = None,
     ) -> DiffusedPoints:
         """The points to learn from. Cost: `graph_labels` and `leave_one_out`."""
-        left_out = leave_one_out(graph, labels, num_classes, steps=self.steps)
+        left_out = leave_one_out(graph, labels, num_classes, steps=self.steps, keep_class_size=True)
         share = min(1.0, 2 * skill(left_out)) * (fade(left_out, model) if model is not None else 1.0)
         diffused = graph_labels(graph, labels, num_classes, steps=self.steps)
         confidence = torch.where(labels == UNLABELED, diffused.confidence, 0.0)
@@ -114,7 +115,7 @@ class LearnFromGraph:
         if self.min_accuracy is not None:
             return self.min_accuracy
         known = labels[labels != UNLABELED]
-        return 1 - math.sqrt(len(known.unique()) / max(1, len(known)))
+        return float(1 - (len(known.unique()) / max(1, len(known))) ** (2 / 3))
 
 
 @skip_type_check
@@ -128,9 +129,10 @@ def as_settings(caller: str, value: object) -> LearnFromGraph | None:
 
 
 def skill(left_out: LeaveOneOut) -> float:
-    """(p - p₀) / (1 - p₀), or 0: how much better than guessing the graph surely is."""
-    guessing = accuracy_of_guessing(left_out.labels)
-    surely = lower_bound(int(left_out.correct.sum()), len(left_out.rows))
+    """(p - p₀) / (1 - p₀), or 0: how much better than guessing the most frequent class the graph surely is."""
+    count = len(left_out.rows)
+    guessing = int(left_out.labels.bincount().amax()) / count if count else 1.0
+    surely = lower_bound(int(left_out.correct.sum()), count)
     return max(0.0, (surely - guessing) / (1 - guessing)) if guessing < 1 else 0.0
 
 
@@ -146,18 +148,6 @@ def surest_of_each_class(
     place = torch.empty_like(confidence, dtype=torch.long)
     place[by_class] = torch.cat([torch.arange(size) for size in sizes.tolist()]) if len(rows) else rows
     return rows[place[rows] < (fraction * sizes[labels[rows]]).ceil()]
-
-
-def accuracy_of_guessing(labels: Int[Tensor, " s"]) -> float:
-    """How many labels are right if each is guessed from the others: their most frequent one, or one at random."""
-    count = len(labels)
-    if count < 2:
-        return 1.0
-    sizes = labels.bincount().double()
-    at_random = float((sizes * (sizes - 1)).sum()) / (count * (count - 1))
-    largest, second = sizes.sort(descending=True).values.tolist()[:2] if len(sizes) > 1 else (float(sizes[0]), 0.0)
-    # Without one of its points the largest of several even classes is no longer the largest.
-    return max(at_random, largest / count if largest > second else 0.0)
 
 
 def fade(left_out: LeaveOneOut, model: ModelPredictions) -> float:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from lightning_diffal.labeling.annotations import Annotations
 from lightning_diffal.labeling.collect import Numbering, corrections_in
+from lightning_diffal.labeling.store import names_of_classes
 from lightning_diffal.pool.folder.check import read_run
 from lightning_diffal.pool.folder.folder_lock import FolderInUseError
 from lightning_diffal.pool.folder.repair import owned
 from lightning_diffal.pool.ledger import Ledger
-from lightning_diffal.pool.ledger_entries import class_names
 from lightning_diffal.pool.record import Correction
 
 
@@ -26,7 +26,7 @@ def apply_corrections(folder: Path) -> list[Correction] | None:
             assert ledger.file is not None
             ledger.file.read()
             ledger.entries = files.entries
-            numbering = Numbering(class_names(files.entries) or [])
+            numbering = Numbering(names_of_classes(files) or [])
             found = corrections_in(files.entries, Annotations(folder).latest, numbering)
             for correction in found:
                 ledger.correct(correction)

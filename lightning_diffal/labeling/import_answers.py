@@ -45,7 +45,8 @@ def read_answers(data: bytes) -> list[Answer | Refusal]:
     if not text.strip():
         return [Refusal(line=1, reason="the file is empty.")]
     is_json = text.lstrip()[0] in "[{"
-    return [with_verdict(entry) for entry in (read_export(text) if is_json else read_table(text))]
+    found = [with_verdict(entry) for entry in (read_export(text) if is_json else read_table(text))]
+    return found or [Refusal(line=1, reason="there is no answer in this file.")]
 
 
 def with_verdict(entry: Answer | Refusal) -> Answer | Refusal:

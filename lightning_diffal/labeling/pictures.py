@@ -120,6 +120,7 @@ def as_pixels(value: Any) -> Any:
     """An array (h, w, c) of bytes: c is 1 (gray), 3 (RGB) or 4 (with alpha). None if the value is no picture."""
     if hasattr(value, "getpixel") and hasattr(value, "convert"):  # an image of PIL's
         value = np.asarray(value if value.mode in ("L", "RGB", "RGBA") else value.convert("RGB"))
+    channels_first = isinstance(value, Tensor)  # in torch; arrays have them last, where both are possible
     if isinstance(value, Tensor):
         value = value.detach().cpu()
         value = (value.float() if value.dtype in (torch.bfloat16, torch.float16) else value).numpy()
@@ -127,7 +128,7 @@ def as_pixels(value: Any) -> Any:
         return None
     if value.ndim == 2:
         value = value[:, :, None]
-    elif value.shape[0] in (1, 3, 4) and value.shape[2] not in (1, 3, 4):
+    elif value.shape[0] in (1, 3, 4) and (channels_first or value.shape[2] not in (1, 3, 4)):
         value = np.moveaxis(value, 0, 2)
     if value.shape[2] not in (1, 3, 4) or 0 in value.shape:
         return None

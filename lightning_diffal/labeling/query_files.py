@@ -11,6 +11,7 @@ from lightning_diffal.pool.folder.files import write_atomically
 
 COLUMNS: Final = ("index", "label", "path", "text", "prediction", "probability", "diffused", "reason", "score")
 AUDIT: Final = "audit"
+CURRENT: Final = "current_label"
 
 
 def query_name(round_number: int) -> str:
@@ -31,9 +32,10 @@ def write_questions(
     def write_table(path: Path) -> None:
         # With a byte order mark, without which Excel takes UTF-8 for another encoding.
         with path.open("w", newline="", encoding="utf-8-sig") as file:
-            writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", restval="")
+            columns = COLUMNS if name != AUDIT else (*COLUMNS[:2], CURRENT, *COLUMNS[2:])
+            writer = csv.DictWriter(file, columns, extrasaction="ignore", restval="")
             writer.writeheader()
-            writer.writerows(question.to_json() for question in questions)
+            writer.writerows(content_of(question) for question in questions)
 
     def write_tasks(path: Path) -> None:
         path.write_text(json.dumps([task(question, url) for question in questions], indent=1), encoding="utf-8")
@@ -45,12 +47,18 @@ def write_questions(
 
 def task(question: Question, url: Callable[[str], str] | None) -> dict[str, Any]:
     """A task of Label Studio: `data` is what its labeling interface refers to, as `$image` or `$text`."""
-    data = question.to_json()
-    if question.label is not None:  # under a name that no choice of a labeling interface is likely to have
-        data["current_label"] = data.pop("label")
+    data = content_of(question)
     if question.path is not None:
         data["image"] = url(question.path) if url is not None else question.path
     return {"data": data}
+
+
+def content_of(question: Question) -> dict[str, Any]:
+    """A question whose label is still to be given; the one that an audit doubts has another name."""
+    content = question.to_json()
+    if question.label is not None:
+        content[CURRENT] = content.pop("label")
+    return content
 
 
 def read_questions(folder: Path, name: str) -> list[Question]:
@@ -62,7 +70,7 @@ def read_questions(folder: Path, name: str) -> list[Question]:
     path = folder / f"{name}.json"
     try:
         tasks = [task["data"] for task in json.loads(path.read_text(encoding="utf-8"))]
-        return [Question.from_json({**data, "label": data.get("current_label")}) for data in tasks]
+        return [Question.from_json({**data, "label": data.get(CURRENT)}) for data in tasks]
     except FileNotFoundError:
         raise ValueError(f"{path} is missing.") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -1,6 +1,6 @@
 """Answers in an export of Label Studio: JSON, with all annotations of a task, or JSON-MIN, with one row for each.
 
-Formats: https://labelstud.io/guide/export, versions 1.10 to 1.23.
+Formats: https://labelstud.io/guide/task_format and https://labelstud.io/guide/export, as documented in 2026.
 """
 
 import json
@@ -72,8 +72,10 @@ def tasks_of(text: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
         elif in_list and text[place : place + 1] != "]":
             yield line, "the file is broken after this task: nothing more is read."
             return
-    if in_list and text[place : place + 1] != "]":
+    if in_list and place >= len(text):
         yield line, "the list of tasks does not end: the file was cut off."
+    elif end_of_space(text, place + 1) < len(text):
+        yield line + text.count("\n", seen, place), "there is more after the list of tasks, which is not read."
 
 
 def end_of_space(text: str, place: int) -> int:

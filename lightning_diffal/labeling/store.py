@@ -162,7 +162,7 @@ class AskedRun:
         damaged = [problem for problem in files.ledger_problems if problem.line is not None]
         if damaged:
             raise ValueError(f"{damaged[0]} `lightning-diffal repair {folder}` comes first.")
-        classes = class_names(files.entries)
+        classes = names_of_classes(files)
         if classes is None:
             raise ValueError(f"{folder}: this run does not ask people. oracle=People(classes=[...]) does.")
         records = files.records
@@ -213,6 +213,14 @@ class AskedRun:
             return None
         names = ", ".join(self.classes[:20]) + (", ..." if len(self.classes) > 20 else "")
         return f"{answer.label!r:.80} is not a class. The classes are {names}."
+
+
+def names_of_classes(files: RunFiles) -> list[str] | None:
+    """As the ledger has them. In an audit of a run that did not ask people they are the numbers."""
+    names = class_names(files.entries)
+    if names is None and (files.folder / f"{AUDIT}.json").exists():
+        return [str(number) for number in range(max(files.labels.values(), default=-1) + 1)]
+    return names
 
 
 def is_class_name(text: str) -> bool:

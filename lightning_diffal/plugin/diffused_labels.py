@@ -1,7 +1,7 @@
 """Labels that diffuse over the graph of the features: points to train on, and predictions for the whole pool."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -13,20 +13,18 @@ from lightning_diffal.diffusion.graph_labels import graph_labels
 from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints, LearnFromGraph, ModelPredictions
 from lightning_diffal.diffusion.leave_one_out import leave_one_out
 from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
-from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
+from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
+from lightning_diffal.plugin.features.fixed import MAX_INPUT_SIZE
 from lightning_diffal.plugin.model.shards import ranks_of
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.progress import StageTimer
 
-# Inputs of more numbers are not taken for features unless the user says so: a pixel of a photo tells little.
-MAX_INPUT_SIZE: Final = 4096
-
 
 class FeatureGraph:
-    """The symmetric graph of the fixed features, built in the first round and kept for all others."""
+    """The symmetric graph of the fixed features: built in the first round or read from the run's folder, then kept."""
 
     def __init__(self) -> None:
         self.features: Tensor | None = None
@@ -34,13 +32,16 @@ class FeatureGraph:
         self.graph: NeighborGraph | None = None
 
     def of(
-        self, features: Tensor, neighbors: int | None, device: torch.device, timer: StageTimer, ranks: Ranks
+        self, state: RunState, neighbors: int | None, device: torch.device, timer: StageTimer, ranks: Ranks
     ) -> NeighborGraph:
-        same = self.features is not None and self.neighbors == neighbors and torch.equal(self.features, features)
+        assert state.features is not None
+        same = self.features is not None and self.neighbors == neighbors and torch.equal(self.features, state.features)
         if self.graph is None or not same:
             with timer.stage("graph"):
-                graph = build_graph(features.to(device), neighbors, progress=timer.track, ranks=ranks)
-            self.features, self.neighbors, self.graph = features, neighbors, graph.symmetric
+                graph = state.build_feature_graph(
+                    state.features.to(device), neighbors, progress=timer.track, ranks=ranks
+                )
+            self.features, self.neighbors, self.graph = state.features, neighbors, graph.symmetric
         return self.graph
 
 
@@ -52,11 +53,11 @@ def choose_diffused(
     All ranks search neighbors, rank 0 chooses and tells the others. The choice depends on nothing but features and
     labels, so that a run that was killed goes on with the same.
     """
-    settings, features = config.learn_from_graph, state.features
-    if settings is None or features is None:
+    settings = config.learn_from_graph
+    if settings is None or state.features is None:
         return None
     device = trainer.strategy.root_device
-    neighbors = graph.of(features, settings.neighbors, device, timer, ranks_of(trainer))
+    neighbors = graph.of(state, settings.neighbors, device, timer, ranks_of(trainer))
     labels, num_classes = candidate_labels(state)
 
     def choose() -> DiffusedPoints:
@@ -114,11 +115,11 @@ def predict_labels(config: RunConfig, state: RunState, graph: FeatureGraph) -> P
         )
     settings = config.learn_from_graph or LearnFromGraph()
     device = graph.graph.device if graph.graph is not None else state.features.device
-    neighbors = graph.of(state.features, settings.neighbors, device, StageTimer(), SINGLE_PROCESS)
+    neighbors = graph.of(state, settings.neighbors, device, StageTimer(), SINGLE_PROCESS)
     labels, num_classes = candidate_labels(state)
     labels = labels.to(device)
     diffused = graph_labels(neighbors, labels, num_classes, steps=settings.steps)
-    left_out = leave_one_out(neighbors, labels, num_classes, steps=settings.steps)
+    left_out = leave_one_out(neighbors, labels, num_classes, steps=settings.steps, keep_class_size=True)
     known = labels != UNLABELED
     expected = expected_accuracy(left_out, diffused.confidence)
     expected = torch.where(known, 1.0, torch.where(diffused.labels == UNLABELED, 0.0, expected))

@@ -55,6 +55,7 @@ def round_metrics(record: Record, state: RunState) -> dict[str, float]:
         "classes_found": len(state.pool.labels.unique()) - int(len(state.pool.unlabeled) > 0),
         **{f"seconds_{stage}": seconds for stage, seconds in record.seconds.items()},
         **{f"diffused_{name}": value for name, value in record.diffused.items()},
+        **{f"feature_accuracy_{name}": value for name, value in record.feature_accuracy.items()},
         **record.metrics,
     }
     if record.unreached is not None and record.indices:

@@ -13,7 +13,6 @@ from lightning_diffal.plugin.data.copy_loader import pool_loader, with_dataset
 from lightning_diffal.plugin.data.loader_tree import flatten_loaders
 from lightning_diffal.plugin.data.loaders import hide_labels
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_choice
-from lightning_diffal.plugin.features.graph_files import GraphFolder
 from lightning_diffal.plugin.model.embedding import Embedded, embed
 from lightning_diffal.plugin.model.shards import all_gather_shards, ranks_of, shard_of_rank
 from lightning_diffal.plugin.state import RunState
@@ -58,7 +57,7 @@ def choose_points(
         stochastic=embedded.stochastic,
         queries_before=sum(record.unreached is not None for record in state.ledger.records),
         ranks=ranks_of(trainer),
-        build_feature_graph=GraphFolder(state.ledger.folder),
+        build_feature_graph=state.build_feature_graph,
     )
     size = min(config.query_size, config.budget - len(state.pool.labeled))
     size_left = min(size, snapshot.num_unlabeled)
@@ -108,8 +107,9 @@ def needs_of_query(config: RunConfig, state: RunState) -> frozenset[str]:
     needs = config.selector.needs | ({"logits"} if stand_in else set())
     if isinstance(state.oracle, People):  # who see the prediction, and what the graph says
         needs |= {"embeddings", "logits"}
-    # Without fixed features, as in a fast_dev_run, the embedding stands in for them.
-    fixed = config.feature_source is not None and state.ledger.folder is not None
+    # Without fixed features, as in a fast_dev_run, the embedding stands in for them; "auto" compares both.
+    source = config.feature_source
+    fixed = source is not None and source.kind != "auto" and state.ledger.folder is not None
     return needs - {"features"} | ({"embeddings"} if "features" in needs and not fixed else set())
 
 

@@ -1,7 +1,7 @@
 """What one fit knows of the run: the pool, its labels, the ledger and the oracle."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints
+from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
 from lightning_diffal.labeling.people import People
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.plugin.config import RunConfig
@@ -57,6 +58,10 @@ class RunState:
     oracle: Oracle | People
     features: Float[Tensor, "candidates f"] | None = None
     """Fixed features of the candidates, on the CPU; None where there are none, and in a `fast_dev_run`."""
+    feature_sets: dict[str, Tensor] = field(default_factory=dict)
+    """All fixed features by name: one, or those that `features="auto"` chooses from."""
+    build_feature_graph: Callable[..., NeighborGraph] = build_graph
+    """Makes the graph of the features, or reads it from the run's folder."""
 
     diffused: DiffusedPoints | None = None
     """Unlabeled points that this fit trains on with diffused labels, by their index in the dataset."""

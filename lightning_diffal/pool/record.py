@@ -45,6 +45,8 @@ class Record:
     """The last value of every metric of the fit."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Duration of the fit and of each stage of the query."""
+    feature_accuracy: dict[str, float] = field(default_factory=dict)
+    """What `features="auto"` chose by: the leave-one-out accuracy of labels diffused over each kind of features."""
     steps: int = 0
     """Optimizer steps of the fit."""
     predicted: list[int] = field(default_factory=list)
@@ -226,6 +228,7 @@ TESTS: Final[dict[str, tuple[str, Callable[[object], bool]]]] = {
     "features": ("text, or null", optional(is_text)),
     "metrics": ("numbers or null by name", names_of(optional(is_number))),
     "seconds": ("numbers by name", names_of(is_number)),
+    "feature_accuracy": ("numbers by name", names_of(is_number)),
     "steps": ("an integer from 0", is_count),
     "predicted": ("a list of integers from 0", all_of(is_count)),
     "diffused": ("numbers by name", names_of(is_number)),

@@ -1,6 +1,7 @@
 """Selectors: which points to ask about."""
 
 from lightning_diffal.selectors.badge import BADGESelector
+from lightning_diffal.selectors.bait import BAITSelector
 from lightning_diffal.selectors.bald import BALDSelector
 from lightning_diffal.selectors.base import ScoreSelector, Selector
 from lightning_diffal.selectors.coreset import CoresetSelector
@@ -14,10 +15,12 @@ from lightning_diffal.selectors.query import Query, take_lowest
 from lightning_diffal.selectors.random import RandomSelector
 from lightning_diffal.selectors.snapshot import Snapshot, StochasticPasses
 from lightning_diffal.selectors.typiclust import TypiClustSelector
+from lightning_diffal.selectors.uherding import UHerdingSelector
 from lightning_diffal.selectors.uncertainty import EntropySelector, MarginSelector, UncertaintySelector
 
 __all__ = [
     "BADGESelector",
+    "BAITSelector",
     "BALDSelector",
     "CoresetSelector",
     "CoverageSelector",
@@ -35,6 +38,7 @@ __all__ = [
     "Snapshot",
     "StochasticPasses",
     "TypiClustSelector",
+    "UHerdingSelector",
     "UncertaintySelector",
     "take_lowest",
 ]

@@ -7,10 +7,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from lightning_diffal.labeling.commands import add_labeling_commands
+from lightning_diffal.labeling.page.serve import add_label_command
+from lightning_diffal.pool.folder.check import LEDGER
 from lightning_diffal.pool.folder.commands import add_folder_commands
 from lightning_diffal.studies.definitions import STUDIES, Study
 from lightning_diffal.studies.results import Result, summary_table
@@ -33,7 +36,8 @@ NUMBERS = {
     "squares": "checkerboard only: squares on a side",
     "test": "checkerboard only: test points",
 }
-DEMO_SELECTORS = ("diffusion", "random", "margin", "entropy", "coreset")
+DATA = Path("data")
+DEMO_SELECTORS = ("coverage", "diffusion", "random", "margin", "coreset")
 DEMO_SEEDS = 5
 
 
@@ -66,10 +70,12 @@ def parser() -> argparse.ArgumentParser:
         "which the paper compares",
     )
     runs.add_argument("--seeds", type=int, default=5, help="number of seeds, from 0 (%(default)s)")
-    runs.add_argument("--data", type=Path, help="folder of NAME.npz files and downloads (default: data)")
+    runs.add_argument("--data", type=Path, help=f"folder of NAME.npz files and downloads (default: {DATA})")
     runs.add_argument("--out", type=Path, default=Path("results"), help="folder for the results (%(default)s)")
     runs.add_argument("--workers", type=int, help="processes (default: one per core, or one with a GPU)")
-    runs.add_argument("--dataset", metavar="NAME", help="run this study's network on NAME.npz")
+    runs.add_argument(
+        "--dataset", metavar="NAME", help="run this study's network on NAME.npz (or NAME_efficientnet.npz)"
+    )
     for name, meaning in NUMBERS.items():
         defaults = ", ".join(
             f"{study.name} {getattr(study, name)}" for study in STUDIES.values() if getattr(study, name)
@@ -78,9 +84,18 @@ def parser() -> argparse.ArgumentParser:
     runs.add_argument(
         "--shrink-below", type=float, metavar="SHARE", help="δ of the diffusion, 0 to keep T (cifar10 0.1, svhn 0.1)"
     )
+    runs.add_argument(
+        "--features",
+        metavar="WHAT",
+        help="fixed features, for selectors that use them and for --learn-from-graph: inputs (the default), auto, a "
+        "layer of the untrained network such as layers.1, or none for the learned embedding",
+    )
+    runs.add_argument(
+        "--learn-from-graph", action="store_true", help="also train on unlabeled points with diffused labels"
+    )
     runs.set_defaults(execute=run)
-    reports = commands.add_parser("report", help="write an HTML page and figures from result files")
-    reports.add_argument("results", type=Path, metavar="DIR", help="the --out folder of `run`")
+    reports = commands.add_parser("report", help="write an HTML page and figures about a run, or about studies")
+    reports.add_argument("results", type=Path, metavar="DIR", help="the folder of a run, or the --out folder of `run`")
     reports.add_argument("--out", type=Path, help="folder for the report (default: DIR/report)")
     reports.set_defaults(execute=report)
     demos = commands.add_parser(
@@ -90,6 +105,7 @@ def parser() -> argparse.ArgumentParser:
     demos.set_defaults(execute=demo)
     add_folder_commands(commands)
     add_labeling_commands(commands)
+    add_label_command(commands)
     return top
 
 
@@ -103,19 +119,25 @@ def study_of(given: argparse.Namespace) -> Study:
     if not 0 <= changes.get("shrink_below", 0) <= 1:
         raise ValueError(f"--shrink-below {given.shrink_below}: a fraction of the pool in [0, 1] is needed.")
     if given.dataset is not None and given.dataset != study.dataset:
-        if study.squares is not None:
-            raise ValueError(
-                f"--dataset {given.dataset}: the checkerboard is generated, not read. mnist-fc takes any data."
-            )
-        if not re.fullmatch(r"\w[\w.-]*", given.dataset):
-            # The name becomes part of paths under --data and --out.
-            raise ValueError(
-                f"--dataset {given.dataset}: a name of letters, digits, '_', '-' and '.' is needed, not a path. "
-                "--data names the folder of its .npz file."
-            )
-        # Another data set is another study, in its own folder of results.
-        changes |= {"dataset": given.dataset, "name": f"{study.name}-{given.dataset}"}
-    return replace(study, **changes)
+        changes |= dataset_changes(study, given.dataset, given.data or DATA)
+    if given.features is not None:
+        changes["graph_features"] = given.features
+    return replace(study, learn_from_graph=given.learn_from_graph, **changes)
+
+
+def dataset_changes(study: Study, dataset: str, data: Path) -> dict[str, Any]:
+    """Another data set is another study, in its own folder of results."""
+    if study.squares is not None:
+        raise ValueError(f"--dataset {dataset}: the checkerboard is generated, not read. mnist-fc takes any data.")
+    if not re.fullmatch(r"\w[\w.-]*", dataset):
+        # The name becomes part of paths under --data and --out.
+        raise ValueError(
+            f"--dataset {dataset}: a name of letters, digits, '_', '-' and '.' is needed, not a path. "
+            "--data names the folder of its .npz file."
+        )
+    if study.components is not None and (data / f"{dataset}_efficientnet.npz").exists():
+        dataset = f"{dataset}_efficientnet"
+    return {} if dataset == study.dataset else {"dataset": dataset, "name": f"{study.name}-{dataset}"}
 
 
 def runs_of(given: argparse.Namespace) -> list[Run]:
@@ -127,7 +149,7 @@ def runs_of(given: argparse.Namespace) -> list[Run]:
         if (count := getattr(given, name)) is not None and count < 1:
             raise ValueError(f"--{name.replace('_', '-')} {count}: an integer of at least 1 is needed.")
     study = study_of(given)
-    data = given.data or Path("data")
+    data = given.data or DATA
     if study.squares is None and given.data is not None and not data.is_dir():
         raise ValueError(f"--data {data}: there is no such folder. It should hold {study.dataset}.npz.")
     return plan(study, selectors, range(given.seeds), data, given.out)
@@ -148,12 +170,14 @@ def run(given: argparse.Namespace) -> int:
 
 
 def report(given: argparse.Namespace) -> int:
+    """Of a run, if the folder holds a ledger, else of the results of studies."""
     try:
+        from lightning_diffal.report.run import write_run_report  # noqa: PLC0415, needs an extra
         from lightning_diffal.studies.report import write_report  # noqa: PLC0415, needs an extra
-
     except ImportError as error:
         raise ValueError(f"{error}. A report needs `pip install lightning-diffal[experiments]`.") from error
-    print(f"Report: {write_report(given.results, given.out or given.results / 'report')}")
+    write = write_run_report if (given.results / LEDGER).exists() else write_report
+    print(f"Report: {write(given.results, given.out)}")
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 
 from lightning_diffal.pool.randomness import seed_of
 
@@ -44,8 +44,8 @@ class Points(Dataset[Any]):
 
 
 def keep_batch(batch: Any) -> Any:
-    """The collate function for `Points`, which returns whole batches."""
-    return batch
+    """The collate function for `Points`, which returns whole batches; views that add points to them return lists."""
+    return tuple(default_collate(batch)) if isinstance(batch, list) else batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,30 +177,44 @@ def download(name: str, folder: Path) -> dict[str, Any]:
     return arrays
 
 
-def draw_pool(source: Source, size: int, seed: int) -> Points:
-    """`size` points, equally many of each class, drawn by seed; the training set as it is if it has `size` points."""
+def draw_pool(source: Source, size: int, seed: int, imbalance: int | None = None) -> Points:
+    """`size` points drawn by seed, of each class as many as `class_sizes` says.
+
+    Without an imbalance, the training set as it is if it has `size` points.
+    """
     targets, classes = source.train.targets, source.num_classes
     if size > len(targets):
         raise ValueError(
             f"--pool {size}: {source.name} has {len(targets)} training points. --pool {len(targets)} does."
         )
-    if size == len(targets):
+    if size == len(targets) and imbalance is None:
         return source.train
     generator = torch.Generator().manual_seed(seed_of(seed, 0))
     shuffled = torch.randperm(len(targets), generator=generator)
     chosen = []
-    for label in range(classes):
-        quota = size // classes + (label < size % classes)
+    for label, quota in enumerate(class_sizes(size, classes, imbalance)):
         members = shuffled[targets[shuffled] == label]
         if len(members) < quota:
+            kind, remedy = "balanced", f"--pool {len(targets)} takes all points, balanced or not."
+            if imbalance is not None:
+                kind, remedy = "long-tailed", "Choose a smaller one."
             raise ValueError(
-                f"--pool {size}: a balanced pool needs {quota} points of class {label}, and {source.name} has "
-                f"{len(members)}. --pool {len(targets)} takes all points, balanced or not."
+                f"--pool {size}: a {kind} pool needs {quota} points of class {label}, and {source.name} has "
+                f"{len(members)}. {remedy}"
             )
         chosen.append(members[:quota])
     order = torch.cat(chosen)
     order = order[torch.randperm(size, generator=generator)]
     return Points(source.train.x[order], targets[order])
+
+
+def class_sizes(size: int, classes: int, imbalance: int | None) -> list[int]:
+    """The points of each class, `size` in all: equally many, or falling geometrically to 1/imbalance of the first."""
+    if imbalance is None:
+        return [size // classes + (label < size % classes) for label in range(classes)]
+    shares = imbalance ** -torch.linspace(0, 1, classes, dtype=torch.float64)
+    ends = (shares.cumsum(0) * (size / shares.sum())).round().long()
+    return ends.diff(prepend=ends.new_zeros(1)).tolist()
 
 
 def checkerboard(size: int, squares: int, seed: int) -> Points:

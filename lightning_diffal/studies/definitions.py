@@ -1,4 +1,4 @@
-"""The studies: those of the paper, section 6 and appendix A, with its numbers, and the digits of the demo."""
+"""The studies: those of the paper, section 6 and appendix A, with its numbers; ours; and the digits of the demo."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -20,7 +20,7 @@ class Study:
     epochs: int = 100
     """Of each fit, from the untrained weights."""
     pool: int
-    """Points that may be queried, equally many of each class."""
+    """Points that may be queried, equally many of each class unless `imbalance` is given."""
     first: int
     """Initial labels of each class. The paper gives this number for the checkerboard only."""
     query_size: int
@@ -41,6 +41,19 @@ class Study:
     """Checkerboard only: test points."""
     batch_of_pool: int = 2_500
     """Batch size of the embedding pass and of the test."""
+    components: int | None = None
+    """Train on so many leading principal components of the inputs, which are an encoder's features."""
+    imbalance: int | None = None
+    """How many times as large the first class of the pool is as the last; those between fall geometrically."""
+    graph_features: str = "inputs"
+    """`features` of the callback, for selectors that use them and for `learn_from_graph`; "none" is the embedding."""
+    learn_from_graph: bool = False
+    """Whether fits also train on unlabeled points with diffused labels."""
+
+    @property
+    def encoded(self) -> bool:
+        """Whether the network's inputs are features of a frozen encoder."""
+        return self.features or self.components is not None
 
     def fits(self, num_classes: int) -> int:
         """Number of rounds, the last one without a query."""
@@ -59,8 +72,13 @@ class Study:
             raise ValueError(f"--neighbors {self.neighbors}: a pool of {self.pool} points has fewer neighbors.")
 
     def settings(self) -> dict[str, Any]:
-        """As values JSON can hold."""
-        return asdict(self) | {"network": repr(self.network), "optimizer": repr(self.optimizer)}
+        """As values JSON can hold; those of a run, `graph_features` and `learn_from_graph`, are added by `plan`."""
+        known = asdict(self) | {"network": repr(self.network), "optimizer": repr(self.optimizer)}
+        # Without what is not used, so that result files from before these settings existed keep their names.
+        unused = {name for name in ("components", "imbalance") if known[name] is None}
+        return {
+            name: value for name, value in known.items() if name not in {*unused, "graph_features", "learn_from_graph"}
+        }
 
 
 MNIST_FC = Study(
@@ -139,4 +157,26 @@ PAPER_STUDIES = (
 DIGITS = replace(
     MNIST_FC, name="digits", dataset="digits", epochs=40, pool=1_200, first=1, query_size=10, budget=100, steps=3
 )
-STUDIES = {study.name: study for study in (*PAPER_STUDIES, DIGITS)}
+OUR_STUDIES = (
+    # What people do today: a small head on the features of a modern encoder. cifar10_efficientnet.npz holds 1,280
+    # features of EfficientNet-Lite0 for each image.
+    Study(
+        name="cifar10-efficientnet",
+        dataset="cifar10_efficientnet",
+        network=FullyConnected(widths=(128,), dropout=True),
+        optimizer=Adam(lr=0.001),
+        batch_size=20,
+        epochs=60,
+        pool=20_000,
+        first=2,
+        query_size=20,
+        budget=300,
+        neighbors=15,
+        steps=3,
+        components=256,
+    ),
+    # 1,000 points of the first class, 10 of the last.
+    replace(MNIST_FC, name="mnist-lt", pool=2_482, imbalance=100),
+    DIGITS,
+)
+STUDIES = {study.name: study for study in (*PAPER_STUDIES, *OUR_STUDIES)}

@@ -19,7 +19,7 @@ from lightning_diffal.selectors.base import Selector
 from lightning_diffal.studies.data import Points, board_coordinates, keep_batch
 from lightning_diffal.studies.definitions import Study
 from lightning_diffal.studies.results import Result, Round
-from lightning_diffal.studies.run_spec import Run, pool_and_test_set
+from lightning_diffal.studies.run_spec import Run, graph_learning, pool_and_test_set
 from lightning_diffal.studies.selector_registry import SELECTORS
 from lightning_diffal.studies.training import ACCURACY, CALIBRATION_ERROR, STEPS_PER_BATCH, Classifier, silent_trainer
 
@@ -61,6 +61,7 @@ def execute(run: Run, progress: Callable[[int], Any] = lambda rounds: None) -> P
         num_classes=classes,
         folder=run.run_folder,
         seed=run.seed,
+        **graph_arguments(run, pool),
     )
     history = active.fit(
         silent_trainer(study.epochs, run.run_folder, [active, RoundCounter(active, progress)]),
@@ -71,6 +72,15 @@ def execute(run: Run, progress: Callable[[int], Any] = lambda rounds: None) -> P
     path = result_of(run, history.records, pool).write(run.out)
     shutil.rmtree(run.run_folder)
     return path
+
+
+def graph_arguments(run: Run, pool: Points) -> dict[str, Any]:
+    """The callback's arguments for fixed features and for learning from the graph, where the run uses them."""
+    features: Any = run.settings.get("graph_features", "none")
+    if features == "inputs" and run.study.encoded:
+        features = pool.x  # an encoder's features: as a tensor, their components are scaled to unit length
+    learning = {"learn_from_graph": graph_learning(run.study)} if run.study.learn_from_graph else {}
+    return learning if isinstance(features, str) and features == "none" else learning | {"features": features}
 
 
 def metric_of(record: Record, name: str) -> float:

@@ -10,6 +10,8 @@ from typing import Any
 
 from lightning_diffal.pool.folder.files import write_atomically
 
+LEARNING = ", learning from the graph"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
@@ -47,6 +49,11 @@ class Result:
     points: dict[str, list[float]] = field(default_factory=dict)
     """Coordinates of every labeled point by index, for pools in the plane."""
     versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def series(self) -> str:
+        """The selector, and whether fits learned from the graph: runs that differ in this are not averaged."""
+        return f"{self.selector}{LEARNING}" if self.settings.get("learn_from_graph") else self.selector
 
     @property
     def path(self) -> Path:
@@ -90,13 +97,13 @@ def read_results(folder: Path) -> list[Result]:
 def summary_table(results: Sequence[Result]) -> str:
     """Markdown: one line for each selector, the best mean accuracy first, as mean ± standard deviation over seeds."""
     rows = []
-    for selector in dict.fromkeys(result.selector for result in results):
-        runs = [result for result in results if result.selector == selector]
+    for series in dict.fromkeys(result.series for result in results):
+        runs = [result for result in results if result.series == series]
         means = [fmean(step.accuracy for step in run.rounds) for run in runs]
         lasts = [run.rounds[-1].accuracy for run in runs]
         labels = max(run.rounds[-1].labels for run in runs)
         seconds = fmean(sum(sum(step.seconds.values()) for step in run.rounds) for run in runs)
-        row = [selector, str(len(runs)), mean_and_spread(means), mean_and_spread(lasts), str(labels), f"{seconds:.0f}"]
+        row = [series, str(len(runs)), mean_and_spread(means), mean_and_spread(lasts), str(labels), f"{seconds:.0f}"]
         rows.append((fmean(means), row))
     head = ["selector", "seeds", "mean accuracy", "last accuracy", "labels", "seconds a run"]
     ranked = [row for _, row in sorted(rows, key=lambda entry: -entry[0])]

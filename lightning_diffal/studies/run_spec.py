@@ -6,13 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
+from lightning_diffal.diffusion.learn_from_graph import LearnFromGraph
 from lightning_diffal.pool.randomness import seed_of
+from lightning_diffal.studies.components import load_components
 from lightning_diffal.studies.data import Points, Source, checkerboard, draw_pool, load
 from lightning_diffal.studies.definitions import Study
-from lightning_diffal.studies.results import result_path
+from lightning_diffal.studies.results import LEARNING, result_path
 from lightning_diffal.studies.selector_registry import SELECTORS
 from lightning_diffal.studies.vgg_features import load_features
+
+# What `--features` takes beside the names of layers.
+FEATURES = ("inputs", "auto", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +47,7 @@ class Run:
         return self.study.fits(self.settings["num_classes"])
 
     def __str__(self) -> str:
-        return f"{self.study.name}, {self.selector}, seed {self.seed}"
+        return f"{self.study.name}, {self.selector}{LEARNING * self.study.learn_from_graph}, seed {self.seed}"
 
 
 def plan(study: Study, selectors: Sequence[str], seeds: Sequence[int], data: Path, out: Path) -> list[Run]:
@@ -52,12 +58,13 @@ def plan(study: Study, selectors: Sequence[str], seeds: Sequence[int], data: Pat
     common: dict[str, Any] = {"num_classes": 2}
     if study.squares is None:
         source = load_source(study, data)
-        draw_pool(source, study.pool, seeds[0])
+        draw_pool(source, study.pool, seeds[0], study.imbalance)
         with torch.device("meta"):  # checks the shape without allocating weights
-            study.network.build(tuple(source.train.x.shape[1:]), source.num_classes, dropout=False)
+            network = study.network.build(tuple(source.train.x.shape[1:]), source.num_classes, dropout=False)
+        check_graph_features(study, network)
         common = {"num_classes": source.num_classes, "data": source.digest}
     study.check(common["num_classes"])
-    settings = {name: study.settings() | {"selector": repr(SELECTORS[name](study))} | common for name in selectors}
+    settings = {name: study.settings() | own_settings(study, name) | common for name in selectors}
     return [
         Run(study=study, selector=name, seed=seed, settings=settings[name], data=data, out=out)
         for seed in seeds
@@ -65,7 +72,34 @@ def plan(study: Study, selectors: Sequence[str], seeds: Sequence[int], data: Pat
     ]
 
 
+def check_graph_features(study: Study, network: nn.Module) -> None:
+    layers = [f"layers.{name}" for name, _ in network.named_modules() if name]
+    if study.graph_features not in {*FEATURES, *layers}:
+        raise ValueError(
+            f"--features {study.graph_features}: {', '.join(FEATURES)} or a layer of the network is needed, one of "
+            f"{', '.join(layers)}."
+        )
+
+
+def own_settings(study: Study, selector: str) -> dict[str, Any]:
+    """The settings in which the runs of one study may differ: the selector, and what it is given."""
+    used = SELECTORS[selector](study)
+    own: dict[str, Any] = {"selector": repr(used)}
+    if study.learn_from_graph:
+        own["learn_from_graph"] = repr(graph_learning(study))
+    if study.learn_from_graph or "features" in used.needs:
+        own["graph_features"] = study.graph_features
+    return own
+
+
+def graph_learning(study: Study) -> LearnFromGraph:
+    """How fits learn from the graph: with the study's K, all else by default."""
+    return LearnFromGraph(neighbors=study.neighbors)
+
+
 def load_source(study: Study, data: Path) -> Source:
+    if study.components is not None:
+        return load_components(study.dataset, data, study.components)
     return (load_features if study.features else load)(study.dataset, data)
 
 
@@ -75,4 +109,4 @@ def pool_and_test_set(study: Study, seed: int, data: Path) -> tuple[Points, Poin
         pool = checkerboard(study.pool, study.squares, seed_of(seed, 0))
         return pool, checkerboard(study.test or 1, study.squares, seed_of(seed, 1))
     source = load_source(study, data)
-    return draw_pool(source, study.pool, seed), source.test
+    return draw_pool(source, study.pool, seed, study.imbalance), source.test

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from lightning_diffal.selectors.badge import BADGESelector
+from lightning_diffal.selectors.bait import BAITSelector
 from lightning_diffal.selectors.bald import BALDSelector
 from lightning_diffal.selectors.base import Selector
 from lightning_diffal.selectors.coreset import CoresetSelector
@@ -14,6 +15,7 @@ from lightning_diffal.selectors.poisson import PoissonSelector
 from lightning_diffal.selectors.probcover import ProbCoverSelector
 from lightning_diffal.selectors.random import RandomSelector
 from lightning_diffal.selectors.typiclust import TypiClustSelector
+from lightning_diffal.selectors.uherding import UHerdingSelector
 from lightning_diffal.selectors.uncertainty import EntropySelector, MarginSelector, UncertaintySelector
 from lightning_diffal.studies.definitions import Study
 
@@ -41,7 +43,10 @@ SELECTORS: dict[str, Maker] = PAPER_SELECTORS | {
     "coverage": lambda study: CoverageSelector(neighbors=study.neighbors),
     "bald": lambda study: BALDSelector(passes=study.passes),
     "badge": lambda study: BADGESelector(),
+    "bait": lambda study: BAITSelector(),
     "typiclust": lambda study: TypiClustSelector(),
+    "typiclust-features": lambda study: TypiClustSelector(on="features"),
+    "uherding": lambda study: UHerdingSelector(),
     "probcover": lambda study: ProbCoverSelector(),
     "poisson": lambda study: PoissonSelector(neighbors=study.neighbors),
     "dirichlet": lambda study: DirichletSelector(neighbors=study.neighbors),

@@ -20,7 +20,8 @@ class Classifier(L.LightningModule):
 
     With networks and batches as small as the paper's, the loops and hooks around a step cost more than the step
     itself. So optimization is manual in Lightning's sense, and a batch of the loader is `STEPS_PER_BATCH` batches of
-    training, one step after another: the same points in the same order, and the same weights.
+    training, one step after another: the same points in the same order, and the same weights. Points with diffused
+    labels, which follow the labeled ones of a batch, are spread evenly over its steps.
 
     Args:
         batch_size: Points of a step.
@@ -37,9 +38,13 @@ class Classifier(L.LightningModule):
 
     def on_train_start(self) -> None:
         self.steps: Any = self.optimizers(use_pl_optimizer=False)
+        loader: Any = self.trainer.train_dataloader
+        self.num_labeled = len(loader.dataset)
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        for x, y in zip(*(part.split(self.batch_size) for part in batch), strict=True):
+        seen = batch_idx * STEPS_PER_BATCH * self.batch_size
+        labeled = min(STEPS_PER_BATCH * self.batch_size, self.num_labeled - seen)
+        for x, y in zip(*(split_evenly(part, labeled, self.batch_size) for part in batch), strict=True):
             loss = cross_entropy(self.layers(x), y)
             self.steps.zero_grad()
             loss.backward()
@@ -58,6 +63,15 @@ class Classifier(L.LightningModule):
 
     def configure_optimizers(self) -> Any:
         return self.optimizer.configure(self.parameters())
+
+
+def split_evenly(part: Tensor, labeled: int, batch_size: int) -> list[Tensor]:
+    """The first `labeled` rows in batches of `batch_size`, each with its share of the rows behind them."""
+    batches = list(part[:labeled].split(batch_size))
+    if len(part) == labeled:
+        return batches
+    extra = part[labeled:].tensor_split(len(batches))
+    return [torch.cat(both) for both in zip(batches, extra, strict=True)]
 
 
 def silent_trainer(epochs: int, folder: Path, callbacks: list[L.Callback]) -> L.Trainer:

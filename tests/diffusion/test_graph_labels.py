@@ -80,6 +80,16 @@ def test_on_a_path_each_label_is_predicted_by_the_nearer_of_the_others():
     assert leave_one_out(graph, labels, 2, steps=3).predicted.tolist() == [1, 0, -1], "four steps are needed"
 
 
+def test_the_class_of_a_point_left_out_may_keep_its_size():
+    # A star: point 0 sees four others, two of class 0 like itself (1 of 3 is left out), two of class 1.
+    crow, col = torch.tensor([0, 4, 5, 6, 7, 8]), torch.tensor([1, 2, 3, 4, 0, 0, 0, 0])
+    graph = NeighborGraph(crow, col, torch.tensor([1.0, 1, 1, 2, 1, 1, 1, 2], dtype=torch.float64))
+    labels = torch.tensor([0, 0, 0, 1, 1])
+    assert leave_one_out(graph, labels, 2, steps=1).predicted[0] == 1, "2 to 3"
+    kept = leave_one_out(graph, labels, 2, steps=1, keep_class_size=True)
+    assert kept.confidence[0] == pytest.approx((3 - 2 * 1.25) / 5.5)
+
+
 def test_a_sample_of_the_labeled_points_is_predicted_from_all_labels():
     graph, labels = pool(100, known=40)
     everything, some = leave_one_out(graph, labels, 3), leave_one_out(graph, labels, 3, max_points=20)

@@ -48,7 +48,9 @@ def labeled(tmp_path):
 
 
 def test_active_fit_runs_all_rounds(tmp_path):
-    cli = ActiveLearningCLI(args=["active-fit", "--config", config(tmp_path)])
+    features = ["--trainer.callbacks.features=inputs", "--trainer.callbacks.feature_dim=null"]
+    cli = ActiveLearningCLI(args=["active-fit", "--config", config(tmp_path), *features])
+    assert cli.trainer.callbacks[0].config.features == "inputs"
     assert labeled(tmp_path) == [0, 9, 17, 25]
     assert cli.exit_code == 0
     assert len(cli.model.diary) == 3

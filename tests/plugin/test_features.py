@@ -1,20 +1,23 @@
 """Fixed features: every kind, computed once, kept in the folder of the run, never stale."""
 
+import re
 import warnings
 
 import numpy as np
 import pytest
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.loggers import CSVLogger
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn.functional import normalize
 
-from lightning_diffal import ActiveLearning, build_graph
+from lightning_diffal import ActiveLearning, DiffusionActiveLearning, Snapshot, build_graph
 from lightning_diffal.plugin.features.fingerprint import hash_of
 from lightning_diffal.plugin.features.graph_files import GraphFolder
 from lightning_diffal.plugin.features.untrained import looks_untrained
 from lightning_diffal.progress import StageTimer
+from lightning_diffal.selectors import CoverageSelector, DiffusionSelector
 from tests.plugin.toy_model import Clouds, Data, Net, quiet
 from tests.process_group import ProcessGroup
 
@@ -153,7 +156,7 @@ def test_a_layer_is_that_of_the_model_as_it_comes_whatever_was_trained_since(tmp
 
 @pytest.mark.filterwarnings("default")
 def test_who_names_the_penultimate_layer_of_an_untrained_network_is_told(tmp_path):
-    with pytest.warns(UserWarning, match=r"features='backbone' is the input of the classifier.*61%.*92%"):
+    with pytest.warns(UserWarning, match=r"features='backbone' is the input of the classifier.*75%.*90%"):
         features_of(tmp_path / "untrained", "backbone")
     pretrained = Net()
     pretrained.backbone[1].num_batches_tracked += 1
@@ -230,7 +233,7 @@ def test_what_does_not_fit_model_or_data_is_refused_before_a_label_is_spent(feat
 def test_the_graph_of_features_is_built_once_and_read_back(tmp_path):
     class OnGraph(Kept):
         def __call__(self, snapshot, size):
-            file = tmp_path / "active_learning" / "feature_graph_5.npz"
+            file = tmp_path / "active_learning" / "features_graph_5.npz"
             before = file.stat().st_mtime_ns if file.exists() else None
             graphs.append(snapshot.feature_graph(5, StageTimer()))
             written.append(file.stat().st_mtime_ns != before)
@@ -244,12 +247,47 @@ def test_the_graph_of_features_is_built_once_and_read_back(tmp_path):
         assert same_graph(graph, build_graph(x, 5))
 
 
+def test_auto_takes_what_predicts_the_labels_best_and_says_so(tmp_path, caplog):
+    class Confused(Net):
+        """Its embedding is noise, before and after training."""
+
+        def __init__(self):
+            super().__init__()
+            self.backbone = nn.Sequential(Noise(), nn.Linear(1, 16))
+
+    class Noise(nn.Module):
+        def forward(self, x):
+            return (1e4 * x[:, :1]).sin()
+
+    logger = CSVLogger(tmp_path)
+    active = active_with("auto", budget=25)
+    with caplog.at_level("INFO"):
+        history = active.fit(quiet(tmp_path, active, limit_val_batches=0, logger=logger), Confused(), datamodule=Data())
+    for record in history.records[1:3]:
+        assert set(record.feature_accuracy) == {"inputs", "model", "embedding"}
+        assert max(record.feature_accuracy, key=record.feature_accuracy.get) == "inputs"
+    assert re.search(r'features="auto": inputs, by the leave-one-out accuracy of 9 labels \(inputs \d', caplog.text)
+    assert "active/feature_accuracy_inputs" in (next(tmp_path.rglob("metrics.csv"))).read_text()
+    for snapshot in active.config.selector.function.snapshots:
+        assert torch.equal(snapshot.features, Clouds().x)
+    assert torch.equal(active.state.features, Clouds().x)
+
+    useless = Clouds()
+    useless.x = torch.randn(120, 2)  # and the labels in a second input's place
+    active = active_with(
+        "auto", initial=list(range(60)), budget=68, embedding=lambda module, batch: batch[1][:, None].float()
+    )
+    active.fit(quiet(tmp_path / "b", active, limit_val_batches=0), Net(), datamodule=Data(useless))
+    (snapshot,) = active.config.selector.function.snapshots
+    assert torch.equal(snapshot.features.flatten(), useless.targets.float()), "this round's embedding"
+
+
 def same_graph(one, other):
     return all(torch.equal(getattr(one, part), getattr(other, part)) for part in ("crow", "col", "weight"))
 
 
 def build_and_read(ranks, folder, points):
-    keep = GraphFolder(folder)
+    keep = GraphFolder(folder, "features")
     built, read = keep(points, 4, ranks=ranks), keep(points, 4, ranks=ranks)
     return same_graph(built, build_graph(points, 4)) and same_graph(read, built) and len(list(folder.iterdir()))
 
@@ -284,3 +322,33 @@ def test_the_hash_of_a_function_is_that_of_its_source_and_of_what_it_reads():
     assert hash_of(encode) == before == hash_of(encoder_with(torch.ones(2, 2), 3)), "what it counts does not matter"
     assert len({before, hash_of(encoder_with(torch.zeros(2, 2), 3)), hash_of(encoder_with(torch.ones(2, 2), 4))}) == 3
     assert hash_of(lambda batch: batch[0]) != hash_of(lambda batch: batch[1])
+
+
+def test_coverage_is_the_criterion_where_there_are_features(tmp_path):
+    active = DiffusionActiveLearning(8, 25, initial=9, features="inputs", neighbors=5)
+    assert active.config.selector == CoverageSelector(neighbors=5)
+    history = active.fit(quiet(tmp_path, active, limit_val_batches=0), Net(), datamodule=Data())
+    assert history.labels == [9, 17, 25]
+    reference = Kept()
+    reference.needs = {"features", "logits"}
+    same = active_with(Clouds().x, selector=reference)
+    same.fit(quiet(tmp_path / "b", same, limit_val_batches=0), Net(), datamodule=Data())
+    (snapshot,) = reference.snapshots
+    snapshot = Snapshot(labels=snapshot.labels, num_classes=3, features=Clouds().x, logits=snapshot.logits)
+    assert history.records[1].indices == CoverageSelector(neighbors=5)(snapshot, 8).indices.tolist()
+    assert (tmp_path / "active_learning" / "features_graph_5.npz").exists()
+
+
+def test_which_criterion_and_what_it_takes():
+    def selector(**options):
+        return type(DiffusionActiveLearning(8, 25, **options).config.selector)
+
+    assert selector() is selector(features="inputs", criterion="paper") is selector(criterion="paper", mini_batch=4)
+    assert selector() is DiffusionSelector
+    assert selector(features="inputs") is selector(criterion="coverage") is CoverageSelector
+    for given in ({"mini_batch": 4}, {"steps": 2}, {"soft_start": True}, {"shrink_below": 0.1}, {"backend": "torch"}):
+        (name,) = given
+        with pytest.raises(ValueError, match=rf"{name}=.*coverage takes no {name}\. With features, criterion"):
+            selector(features="inputs", **given)
+    with pytest.raises(ValueError, match=r"criterion='cover'\): \"auto\", \"coverage\" or \"paper\" is needed"):
+        selector(criterion="cover")

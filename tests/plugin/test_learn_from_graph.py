@@ -1,6 +1,7 @@
 """Training on diffused labels: which points, with which labels, in which batches; and that it does no harm."""
 
 import json
+import math
 from functools import cache
 
 import lightning as L  # noqa: N812, as Lightning's own documentation does
@@ -99,13 +100,15 @@ def test_each_batch_has_as_many_diffused_as_labeled_points_with_the_labels_of_th
     active, model = fit(tmp_path, dataset, oracle=lambda indices: truth[indices].tolist())
     labeled, diffused = labeled_in(active), set(active.state.diffused.rows.tolist())
     assert len(labeled) == 100
-    assert len(diffused) == 200, "the surest half of the pool"
     known = torch.full((400,), -1)
     known[labeled] = truth[labeled]
     mass = dense_masses(build_graph(digits()[0][:400], None), known.numpy(), 10, 40)
     share = np.sort(mass / mass.sum(axis=1, keepdims=True), axis=1)
     margin = np.where(known.numpy() < 0, share[:, -1] - share[:, -2], -1)
-    assert diffused == set(np.argsort(-margin)[:200].tolist())
+    for label in range(10):
+        [rows] = np.nonzero((mass.argmax(axis=1) == label) & (known.numpy() < 0))
+        surest = rows[np.argsort(-margin[rows])][: math.ceil(len(rows) / 2)]
+        assert diffused & set(rows.tolist()) == set(surest.tolist()), "the surest half of each class"
     [batches] = model.fits
     assert len(batches) == 30, "three epochs of ten steps, as without"
     seen = set()
@@ -130,16 +133,16 @@ def test_good_features_help_and_the_run_says_how_much_it_used(tmp_path):
         found = []
         for learn in (False, True):
             _, model = fit(
-                tmp_path / f"{seed}{learn}", Digits(800), initial=20, budget=20, seed=seed, epochs=25,
+                tmp_path / f"{seed}{learn}", Digits(800), initial=20, budget=20, seed=seed, epochs=40,
                 learn_from_graph=learn,
             )  # fmt: skip
             found.append(model.accuracy())
         scores.append(found[1] - found[0])
-    assert min(scores) > 0
-    assert sum(scores) / 3 > 0.05, scores
+    assert min(scores) > 0.02
+    assert sum(scores) / 3 > 0.08, scores
     line = json.loads((tmp_path / "2True" / "active_learning" / "rounds.jsonl").read_text().splitlines()[-1])
     assert line["labeled"] == 20
-    assert 0 < line["diffused"]["points"] <= 400
+    assert 100 < line["diffused"]["points"] <= 400
     assert line["diffused"]["expected_accuracy"] >= 0.5
     assert 0.3 < line["diffused"]["leave_one_out"] <= 1
 

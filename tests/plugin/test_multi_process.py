@@ -43,7 +43,7 @@ def encoder():
 
 def run(folder, strategy, world, data=None, **options):
     folder.mkdir()
-    active = learner(budget=25, features=encoder(), feature_dim=4)
+    active = learner(budget=25, features=encoder(), feature_dim=4, criterion="paper")
 
     def make():
         return quiet(folder, active, strategy=strategy, devices=world, limit_val_batches=0, **options)

@@ -240,7 +240,7 @@ def test_an_answer_that_was_paid_for_is_never_asked_again(tmp_path):
         active.fit(quiet(tmp_path, active), Net(), datamodule=Data())
     assert len(asked) == 25
     ledger.write_text(ledger.read_text().removesuffix("{}\n"))
-    assert sum(len(line["indices"]) for line in lines_of(tmp_path)) == 17
+    assert sum(len(line.get("labels", ())) for line in lines_of(tmp_path)) == 17
     active = learner(oracle=oracle)
     active.fit(quiet(tmp_path, active), Net(), datamodule=Data())
     assert len(asked) == len(set(asked)) == 33

@@ -10,6 +10,7 @@ from lightning_diffal import UNLABELED, Snapshot
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors import (
     BADGESelector,
+    BAITSelector,
     BALDSelector,
     CoresetSelector,
     CoverageSelector,
@@ -23,6 +24,7 @@ from lightning_diffal.selectors import (
     RandomSelector,
     StochasticPasses,
     TypiClustSelector,
+    UHerdingSelector,
     UncertaintySelector,
 )
 from lightning_diffal.selectors.base import Selector, as_selector, choose
@@ -41,6 +43,8 @@ DETERMINISTIC = [
     PoissonSelector(neighbors=6),
     DirichletSelector(neighbors=6),
     CoverageSelector(neighbors=6),
+    BAITSelector(),
+    UHerdingSelector(),
     LocalMaxSelector(of=MarginSelector(), neighbors=6),
     LocalMaxSelector(of=BALDSelector(passes=5), neighbors=6),
     LocalMaxSelector(of=DiffusionSelector(neighbors=6, steps=3), neighbors=6),
@@ -56,7 +60,7 @@ SELECTORS = [
     ProbCoverSelector(counted=30),
 ]
 # What a selector uses where it is there, and does without where it is not.
-OPTIONAL = {CoverageSelector: {"features", "logits"}}
+OPTIONAL = {CoverageSelector: {"features", "logits"}, UHerdingSelector: {"features", "logits"}}
 every_selector = pytest.mark.parametrize("selector", SELECTORS, ids=repr)
 
 
@@ -141,6 +145,8 @@ def test_its_repr_equals_that_in_existing_ledgers():
         "PoissonSelector(neighbors=None, tau=0.001, decay=True)",
         "DirichletSelector(neighbors=None, tau=0.1, prior=1.0)",
         "CoverageSelector(neighbors=None, rate=1.0, reach=1.0, power=2.0)",
+        "BAITSelector(regularization=1.0)",
+        "UHerdingSelector(on='features', temperature=1.0, counted=50000)",
         "RandomSelector()",
         "BADGESelector()",
         "TypiClustSelector(neighbors=20, max_clusters=500)",

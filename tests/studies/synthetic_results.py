@@ -3,7 +3,7 @@
 from lightning_diffal.studies.report.page import page
 from lightning_diffal.studies.report.sections import sections_of
 from lightning_diffal.studies.results import Result, Round
-from tests.studies.html_tree import parse
+from tests.html_tree import parse
 
 LABELS = [8, 13, 18, 23]
 GAIN = {"diffusion": 0.12, "coreset": 0.09, "random": 0.08, "entropy <b>&\"'": 0.03}

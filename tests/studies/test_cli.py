@@ -140,6 +140,36 @@ def test_another_data_set_is_a_study_of_its_own(tmp_path):
     assert run.settings["num_classes"] == 3
 
 
+def test_a_head_on_features_finds_those_of_another_data_set(tmp_path):
+    write_npz(tmp_path, "birds", n=400)
+    write_npz(tmp_path, "birds_efficientnet", n=400, shape=(300,), classes=4)
+    numbers = ["--pool", "400", "--selector", "random", "--data", str(tmp_path)]
+    run = runs_of(parser().parse_args(["run", "cifar10-efficientnet", "--dataset", "birds", *numbers]))[0]
+    assert run.result.parent.name == "cifar10-efficientnet-birds_efficientnet"
+    assert run.settings["num_classes"] == 4
+    assert (
+        "components"
+        not in runs_of(parser().parse_args(["run", "mnist-fc", "--dataset", "birds", *numbers]))[0].settings
+    )
+
+
+def test_learning_from_the_graph_is_another_series(tmp_path):
+    plain, learning = (
+        runs_of(parser().parse_args([*TWO, *more, "--out", str(tmp_path)])) for more in ([], ["--learn-from-graph"])
+    )
+    for one, other in zip(plain, learning, strict=True):
+        added = {name: other.settings[name] for name in ("learn_from_graph", "graph_features")}
+        assert "neighbors=10" in added["learn_from_graph"], "the study's K"
+        assert added["graph_features"] == "inputs"
+        assert other.settings == one.settings | added
+        assert other.result.name != one.result.name
+        assert str(other) == f"checkerboard, {one.selector}, learning from the graph, seed 0"
+    on_embedding = runs_of(parser().parse_args([*TWO, "--learn-from-graph", "--features", "none"]))
+    assert on_embedding[0].settings == learning[0].settings | {"graph_features": "none"}
+    unused = runs_of(parser().parse_args([*TWO, "--features", "auto"]))[1]
+    assert unused.settings == plain[1].settings, "random uses no features"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -150,6 +180,10 @@ def test_another_data_set_is_a_study_of_its_own(tmp_path):
         (["checkerboard", "--budget", "3"], "--budget 3: there are 8 initial labels already"),
         (["checkerboard", "--shrink-below", "1.5"], "--shrink-below 1.5: a fraction of the pool in [0, 1]"),
         (["checkerboard", "--dataset", "mnist"], "--dataset mnist: the checkerboard is generated"),
+        (
+            ["mnist-fc", "--data", "DATA", "--dataset", "rows", "--pool", "60", "--features", "layers.9"],
+            "--features layers.9: inputs, auto, none or a layer of the network is needed, one of layers.0",
+        ),
         (["mnist-fc", "--squares", "4"], "--squares 4: this is an option of the checkerboard"),
         (["mnist-fc", "--data", "NOWHERE"], "--data NOWHERE: there is no such folder. It should hold mnist.npz"),
         (["mnist-fc", "--data", "DATA", "--dataset", "letters"], "--dataset letters: there is no"),

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_diffal.studies.data import board_coordinates, checkerboard, draw_pool, load
+from lightning_diffal.studies.components import load_components
+from lightning_diffal.studies.data import board_coordinates, checkerboard, class_sizes, draw_pool, load
 from tests.studies.small_studies import write_npz
 
 
@@ -119,6 +120,34 @@ def test_a_pool_that_cannot_be_drawn_says_what_would_do(tmp_path):
         draw_pool(source, 70, 0)
     with pytest.raises(ValueError, match=r"--pool 30: .* 10 points of class 1, and few has 1"):
         draw_pool(source, 30, 0)
+
+
+def test_a_long_tailed_pool_falls_from_a_thousand_points_to_ten(tmp_path):
+    sizes = class_sizes(2_482, 10, 100)
+    assert sizes == pytest.approx([1000 * 0.01 ** (label / 9) for label in range(10)], abs=1)
+    assert (sizes[0], sizes[9], sum(sizes)) == (1_000, 10, 2_482)
+    assert class_sizes(7, 3, None) == [3, 2, 2]
+    write_npz(tmp_path, "tail", n=90)
+    source = load("tail", tmp_path)
+    assert draw_pool(source, 35, 0, imbalance=4).targets.bincount().tolist() == [20, 10, 5]
+    with pytest.raises(ValueError, match=r"--pool 90: a long-tailed pool needs 51 points of class 0, and tail has 30"):
+        draw_pool(source, 90, 0, imbalance=4)
+
+
+def test_components_are_those_of_scikit_learn_with_one_scale_for_all(tmp_path):
+    from sklearn.decomposition import PCA
+
+    chance = np.random.default_rng(1)
+    parts = {f"x_{part}": chance.normal(size=(count, 12)) @ np.diag(2.0 ** -np.arange(12)) + 3
+             for part, count in {"train": 60, "test": 20}.items()}  # fmt: skip
+    write_npz(tmp_path, "rows", **parts)
+    source = load_components("rows", tmp_path, 4)
+    theirs = PCA(4).fit(parts["x_train"])
+    train, test = (theirs.transform(parts[f"x_{part}"]) for part in ("train", "test"))
+    for ours, expected in ((source.train.x, train), (source.test.x, test)):
+        signs = np.sign((source.train.x.numpy() * train).sum(0))
+        np.testing.assert_allclose(ours.numpy() * signs, expected / train.std(ddof=1), rtol=1e-4, atol=1e-4)
+    assert source.digest == load("rows", tmp_path).digest
 
 
 def test_neighboring_squares_of_the_board_have_other_colors():

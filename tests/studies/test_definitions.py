@@ -1,8 +1,12 @@
+import json
 from dataclasses import replace
 
 import pytest
 
 from lightning_diffal.studies.definitions import STUDIES
+from lightning_diffal.studies.results import result_path
+from lightning_diffal.studies.run_spec import own_settings
+from tests.markdown import ROOT
 
 # Section 6 and appendix A: pool, first labels, B, labels at the end, batch, epochs, K, T, P, δ.
 PAPER = {
@@ -41,3 +45,28 @@ def test_fits_are_counted_with_the_last_query_cut_short():
 def test_numbers_that_do_not_go_together_are_refused(changes, words):
     with pytest.raises(ValueError, match=words):
         replace(STUDIES["checkerboard"], **changes).check(2)
+
+
+def test_results_of_earlier_versions_are_found_under_the_settings_of_today():
+    files = [path for name in STUDIES for path in (ROOT / "docs" / "results" / name).glob("*.json")]
+    moved = []
+    for path in files:
+        result = json.loads(path.read_text())
+        study, of_data = STUDIES[result["study"]], ("num_classes", "data")
+        options = {name: result["settings"][name] for name in ("shrink_below", "budget", "pool", "first", "query_size")}
+        learning = result["settings"].get("learn_from_graph", False)
+        study = replace(study, learn_from_graph=learning, **options)
+        today = study.settings() | own_settings(study, result["selector"])
+        today |= {name: result["settings"][name] for name in of_data if name in result["settings"]}
+        if path.name != result_path(result["study"], result["selector"], result["seed"], today).name:
+            moved.append(path.name)
+    assert len(files) > 250
+    assert moved == []
+
+
+def test_our_studies_are_as_their_documentation_says():
+    study = STUDIES["cifar10-efficientnet"]
+    assert (study.components, study.pool, study.epochs, study.batch_size) == (256, 20_000, 60, 20)
+    assert (study.fits(10), study.neighbors, study.steps, study.encoded) == (15, 15, 3, True)
+    tail = STUDIES["mnist-lt"]
+    assert tail.settings() == STUDIES["mnist-fc"].settings() | {"name": "mnist-lt", "pool": 2_482, "imbalance": 100}

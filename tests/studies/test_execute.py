@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -97,6 +98,29 @@ def test_other_seeds_are_other_pools_labels_and_weights(tmp_path):
 def test_the_same_run_twice_comes_to_the_same(tmp_path):
     paths = [execute(one_run(BOARD, "dropout-entropy", tmp_path / place)) for place in "ab"]
     assert without_seconds(paths[0]) == without_seconds(paths[1])
+
+
+def test_with_learning_from_the_graph_each_step_has_diffused_labels_beside_the_labeled_ones(tmp_path, monkeypatch):
+    corners = np.random.default_rng(0).normal(size=(3, 8)) * 4
+    sizes = {"train": 150, "test": 20}
+    rows = {
+        f"x_{part}": corners[np.arange(n) % 3] + np.random.default_rng(n).normal(size=(n, 8))
+        for part, n in sizes.items()
+    }
+    write_npz(tmp_path, "clusters", n=150, **rows)
+    numbers = {"dataset": "clusters", "pool": 150, "first": 4, "query_size": 6, "budget": 18, "epochs": 2}
+    study, steps = replace(STUDIES["mnist-fc"], **numbers), []
+    forward = Classifier.training_step
+
+    def record(self, batch, batch_idx):
+        steps.append((self.num_labeled, len(batch[0])))
+        return forward(self, batch, batch_idx)
+
+    monkeypatch.setattr(Classifier, "training_step", record)
+    for learning in (False, True):
+        result = read(execute(one_run(replace(study, learn_from_graph=learning), "coverage", tmp_path)))
+        assert [step.labels for step in result.rounds] == [12, 18]
+    assert steps == [(12, 12)] * 2 + [(18, 18)] * 2 + [(12, 24)] * 2 + [(18, 36)] * 2
 
 
 def test_any_data_set_runs_with_a_network_of_the_paper(tmp_path):

@@ -11,6 +11,8 @@ SHAPES = {
     "cifar10": (512,),
     "svhn": (3, 32, 32),
     "digits": (64,),
+    "cifar10-efficientnet": (256,),
+    "mnist-lt": (1, 28, 28),
 }
 # Weights of all Linear and Conv2d layers, counted by hand from appendix A.
 WEIGHTS = {
@@ -20,6 +22,8 @@ WEIGHTS = {
     "cifar10": 512 * 512 + 512 * 20 + 20 * 10,
     "svhn": 14_710_464 + 512 * 512 + 512 * 512 + 512 * 10,
     "digits": 64 * 100 + 100 * 50 + 50 * 10,
+    "cifar10-efficientnet": 256 * 128 + 128 * 10,
+    "mnist-lt": 784 * 100 + 100 * 50 + 50 * 10,
 }
 
 
@@ -29,7 +33,7 @@ def built(name, dropout=False):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_the_networks_have_the_layers_of_the_paper(name):
+def test_the_networks_have_as_many_weights_as_their_description_says(name):
     network = built(name)
     layers = [layer for layer in network.modules() if isinstance(layer, (nn.Linear, nn.Conv2d))]
     assert sum(layer.weight.numel() for layer in layers) == WEIGHTS[name]

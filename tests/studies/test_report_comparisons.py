@@ -7,9 +7,10 @@ import pytest
 
 from lightning_diffal.studies.report import write_report
 from lightning_diffal.studies.report.page import page
-from lightning_diffal.studies.report.sections import OWN, sections_of
+from lightning_diffal.studies.report.sections import sections_of
+from lightning_diffal.studies.report.series import OWN
 from lightning_diffal.studies.results import Result, read_results
-from tests.studies.html_tree import table_of
+from tests.html_tree import table_of
 from tests.studies.synthetic_results import LABELS, SEEDS, accuracy_of, page_of, result_of, results_of
 
 
@@ -49,6 +50,20 @@ def test_a_selector_with_two_sets_of_parameters_is_two_series():
     other = [result_of("mnist-fc", "diffusion", seed, **{OWN: "diffusion(steps=9)"}) for seed in SEEDS]
     table = table_of(page_of([*results_of(studies=["mnist-fc"]), *other]), "Area under the curve")
     assert {"diffusion diffusion()", "diffusion diffusion(steps=9)"} <= table.keys()
+
+
+def test_coverage_is_what_the_sentences_are_about_and_learning_from_the_graph_is_no_rival():
+    ours = [Result(**{**vars(run), "selector": "coverage"}) for run in results_of(["mnist-fc"], ["coreset"])]
+    graph = {"graph_features": "inputs", "learn_from_graph": True}
+    learning = [
+        Result(**{**vars(run), "settings": run.settings | graph}) for run in results_of(["mnist-fc"], ["diffusion"])
+    ]
+    found = page_of([*results_of(["mnist-fc"], ["random", "entropy <b>&\"'"]), *ours, *learning])
+    lead = "By mean accuracy over the rounds, coverage leads in MNIST, fully connected (next is random)."
+    assert found.classed("lead")[0].text == lead
+    table = table_of(found, "Area under the curve")
+    assert {"coverage", "diffusion, learning from the graph"} <= table.keys()
+    assert "Coverage is 2nd of 4" in found.classed("verdicts")[0].text
 
 
 def test_runs_with_other_rounds_are_left_out_and_named():

@@ -7,8 +7,8 @@ from statistics import fmean, stdev, variance
 import pytest
 from scipy import stats
 
-from lightning_diffal.studies.report.timings import stages_of
-from tests.studies.html_tree import table_of
+from lightning_diffal.report.timings import stages_of
+from tests.html_tree import table_of
 from tests.studies.synthetic_results import GAIN, LABELS, SEEDS, accuracy_of, page_of, result_of, results_of
 
 KINDS = {"initial": "hue-ink", "exploring": "hue-blue", "refining": "hue-vermilion", "queried": "hue-purple"}

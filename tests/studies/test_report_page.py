@@ -5,10 +5,10 @@ import re
 
 import pytest
 
+from lightning_diffal.report.style import DARK, HUES, LIGHT, STYLES, style_of
 from lightning_diffal.studies.report.page import page
 from lightning_diffal.studies.report.sections import sections_of
-from lightning_diffal.studies.report.style import DARK, HUES, LIGHT, STYLES, style_of
-from tests.studies.html_tree import parse
+from tests.html_tree import parse
 from tests.studies.synthetic_results import results_of
 
 

@@ -60,3 +60,11 @@ def test_the_table_has_means_over_seeds_the_best_selector_first():
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines.splitlines()]
     assert cells[2] == ["better", "2", "0.500 ± 0.141", "0.700 ± 0.141", "9", "6"]
     assert cells[3] == ["worse", "1", "0.200", "0.300", "9", "6"]
+
+
+def test_runs_that_learned_from_the_graph_are_not_averaged_with_the_others():
+    runs = [result(), result(settings={"learn_from_graph": True})]
+    assert [line.split("|")[1].strip() for line in summary_table(runs).splitlines()[2:]] == [
+        "random",
+        "random, learning from the graph",
+    ]

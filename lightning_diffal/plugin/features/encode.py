@@ -33,8 +33,8 @@ def encode(
 
     Memory: n · d numbers, and one batch.
     """
-    if source.kind == "layer":
-        return encode_by_layer(trainer, module, config, source, loader, timer)
+    if source.of_model:
+        return encode_by_model(trainer, module, config, source, loader, timer)
     rows_of = batch_encoder(module, config, source)
     rows = RowBuffer(len(loader.dataset))  # type: ignore[arg-type]
     to_device = batch_transfer(trainer, module, convert=lambda batch: batch)
@@ -47,10 +47,12 @@ def encode(
     return rows.parts["features"].cpu()
 
 
-def encode_by_layer(
+def encode_by_model(
     trainer: Any, module: Any, config: RunConfig, source: FeatureSource, loader: "DataLoader[Any]", timer: StageTimer
 ) -> Tensor:
-    reading = replace(config.reading(config.num_classes), layer=source.features, embedding=None)
+    reading = config.reading(config.num_classes)
+    if source.kind == "layer":
+        reading = replace(reading, layer=source.features, embedding=None)
     try:
         needs = frozenset({"embeddings"})
         embedded = embed(trainer, module, loader, needs=needs, reading=reading, passes=1, timer=timer, stage="features")

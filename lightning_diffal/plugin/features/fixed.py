@@ -1,7 +1,7 @@
 """Fixed features of the pool: computed once, before the first fit, and kept in the folder of the run."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -16,7 +16,7 @@ from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.plugin.dry_run import spread_batches
 from lightning_diffal.plugin.features.encode import encode
 from lightning_diffal.plugin.features.files import FeatureFile
-from lightning_diffal.plugin.features.source import FeatureSource
+from lightning_diffal.plugin.features.source import INPUTS, FeatureSource
 from lightning_diffal.plugin.features.untrained import warn_of_untrained_layer
 from lightning_diffal.plugin.features.values import check_rows
 from lightning_diffal.plugin.model.shards import gather_shards, ranks_of, shard_of_rank
@@ -25,38 +25,81 @@ from lightning_diffal.plugin.state import RunState
 from lightning_diffal.pool.randomness import temporary_seed
 from lightning_diffal.progress import StageTimer
 
+# Larger inputs are no candidates of features="auto": neighbors among them are seldom of one class.
+MAX_INPUT_SIZE: Final = 4096
+
 
 def fixed_features(
     trainer: Any, module: Any, config: RunConfig, state: RunState, timer: StageTimer, starts_untrained: bool
-) -> Tensor | None:
-    """(candidates, f): from the run's folder, where they are those of this source and dataset, else computed.
+) -> dict[str, Tensor]:
+    """Features by name, (candidates, f) each: those the user gave, or all that `features="auto"` may choose from.
 
-    Rank 0 alone reads, reduces and writes them; all ranks share the pass over the pool and have the same in the end.
     None where the user gave no features, and in a `fast_dev_run`, which tries four batches and writes nothing.
 
     Args:
         starts_untrained: Whether the model is now as it was before the first fit, in every round.
     """
-    source, folder = config.feature_source, state.ledger.folder
+    source = config.feature_source
     if source is None:
-        return None
-    if folder is None:
-        if source.values is None:
-            size = config.pool_batch_size or batch_size_of(pool_source(trainer, config, state))
-            encode_indices(trainer, module, config, state, spread_batches(state.candidates, size), StageTimer())
-        return None
-    file = FeatureFile(folder, source.name, state.fingerprint, state.candidates, "features.npz")
+        return {}
+    if source.kind == "auto":
+        sources = automatic_sources(trainer, module, config, state, source)
+    else:
+        sources = {"features": source}
+    if state.ledger.folder is None:
+        size = config.pool_batch_size or batch_size_of(pool_source(trainer, config, state))
+        tried = spread_batches(state.candidates, size)
+        for one in sources.values():
+            if one.values is None:
+                encode_indices(trainer, module, config, state, one, tried, StageTimer())
+        return {}
+    return {
+        name: open_features(trainer, module, config, state, one, name, timer, starts_untrained)
+        for name, one in sources.items()
+    }
+
+
+def automatic_sources(
+    trainer: Any, module: Any, config: RunConfig, state: RunState, source: FeatureSource
+) -> dict[str, FeatureSource]:
+    """What `features="auto"` has at hand before the first fit: small inputs, and the model as it comes."""
+    inputs = FeatureSource(INPUTS, source.dimensions, "inputs")
+    sources = {"model": FeatureSource("model", source.dimensions, "model")}
+    try:
+        rows = encode_indices(trainer, module, config, state, inputs, state.candidates[:1], StageTimer())
+    except MisconfigurationException:  # several inputs, or tokens
+        return sources
+    return {"inputs": inputs, **sources} if rows.shape[1] <= MAX_INPUT_SIZE else sources
+
+
+def open_features(
+    trainer: Any,
+    module: Any,
+    config: RunConfig,
+    state: RunState,
+    source: FeatureSource,
+    name: str,
+    timer: StageTimer,
+    starts_untrained: bool,
+) -> Tensor:
+    """(candidates, f): from the run's folder, where they are those of this source and dataset, else computed.
+
+    Rank 0 alone reads, reduces and writes them; all ranks share the pass over the pool and have the same in the end.
+    """
+    assert state.ledger.folder is not None
+    file = FeatureFile(state.ledger.folder, source.name, state.fingerprint, state.candidates, f"{name}.npz")
     # The layers of a model that comes may be other ones each time, and of a run that has begun they are trained.
-    found = None if source.kind == "layer" and state.round == 0 else share_rows(trainer, file.read)
+    found = None if source.of_model and state.round == 0 else share_rows(trainer, file.read)
     if found is not None:
         return found
     rows = source.values
     if rows is None:
-        if source.kind == "layer":
+        if source.of_model:
             check_untrained(source, file, state, starts_untrained)
+        if source.kind == "layer":
             warn_of_untrained_layer(trainer, module, config, state)
         shard = shard_of_rank(state.candidates, trainer.global_rank, trainer.world_size)
-        part = encode_indices(trainer, module, config, state, shard, timer)
+        part = encode_indices(trainer, module, config, state, source, shard, timer)
         rows = gather_shards(trainer, part, len(state.candidates))
     else:
         rows = rows[torch.tensor(state.candidates)]
@@ -74,18 +117,24 @@ def fixed_features(
 
 
 def encode_indices(
-    trainer: Any, module: Any, config: RunConfig, state: RunState, indices: list[int], timer: StageTimer
+    trainer: Any,
+    module: Any,
+    config: RunConfig,
+    state: RunState,
+    source: FeatureSource,
+    indices: list[int],
+    timer: StageTimer,
 ) -> Tensor:
-    assert config.feature_source is not None
     loader = pool_loader(pool_source(trainer, config, state), indices, config.pool_batch_size)
     with temporary_seed(config.seed):
-        return encode(trainer, module, config, config.feature_source, loader, timer)
+        return encode(trainer, module, config, source, loader, timer)
 
 
 def reduce(rows: Tensor, source: FeatureSource) -> Tensor:
-    """Principal components where there are more dimensions than asked for, and unit length where that is better.
+    """Principal components where there are more dimensions than asked for, and unit length for features of models.
 
-    Unit length was better for features of encoders and level for pixels (docs/usage.md). Rows and functions of the
+    Diffused labels were as right with unit length as without (docs/usage.md); distances between features of encoders
+    are usually taken so, as angles. Rows and functions of the
     user's with few dimensions are taken as they are, since their scale may have a meaning.
     """
     wide = source.dimensions is not None and rows.shape[1] > source.dimensions
@@ -93,7 +142,7 @@ def reduce(rows: Tensor, source: FeatureSource) -> Tensor:
         assert source.dimensions is not None
         rows = principal_components(rows, source.dimensions)
     rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
-    unit_length = source.kind in ("encoder", "layer") or (wide and source.kind != "inputs")
+    unit_length = source.kind == "encoder" or source.of_model or (wide and source.kind != "inputs")
     return normalize(rows, dim=1) if unit_length else rows.contiguous()
 
 

@@ -21,10 +21,15 @@ VERSION: Final = 1
 
 
 class GraphFolder:
-    """`build_graph` that looks into a folder first. None: it always builds."""
+    """`build_graph` that looks into a folder first.
 
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
+    Args:
+        folder: None always builds.
+        name: What the files are called after.
+    """
+
+    def __init__(self, folder: Path | None, name: str) -> None:
+        self.folder, self.name = folder, name
 
     def __call__(
         self,
@@ -43,7 +48,7 @@ class GraphFolder:
         neighbors = neighbors or default_neighbors(len(features))
         path, about = None, ""
         if self.folder is not None and ranks.rank == 0:
-            path = self.folder / f"feature_graph_{neighbors}{'_symmetric' * symmetric}.npz"
+            path = self.folder / f"{self.name}_graph_{neighbors}{'_symmetric' * symmetric}.npz"
             about = json.dumps({"version": VERSION, "features": hash_of(features), "backend": backend})
         stored = None if path is None else read_graph(path, about)
         if ranks.broadcast(torch.tensor(stored is not None)):

@@ -2,24 +2,30 @@
 
 import inspect
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lightning_diffal.plugin.features.fingerprint import hash_of
 from lightning_diffal.plugin.features.values import FILE_SUFFIXES, check_file, check_values, read_file, to_tensor
 
 INPUTS: Final = "inputs"
+AUTO: Final = "auto"
 NEEDED: Final = (
     "a tensor or array of one row for each point, the path of one (.npy or .safetensors), an encoder (a module or a "
-    'function of a batch), the name of a layer, "inputs" or None is needed'
+    'function of a batch), the name of a layer, "inputs", "auto" or None is needed'
 )
 
-Kind = Literal["values", "file", "encoder", "function", "layer", "inputs"]
+# What a user may pass as `features`.
+FeatureArgument: TypeAlias = str | Path | nn.Module | Callable[..., Any] | Tensor | NDArray[Any] | None
+# "model" is the embedding of the model as it comes; "auto" chooses among several others.
+Kind = Literal["values", "file", "encoder", "function", "layer", "inputs", "model", "auto"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +76,15 @@ class FeatureSource:
             "function": lambda: f"function {hash_of(self.features)}",
             "layer": lambda: f"layer {self.features}",
             "inputs": lambda: INPUTS,
+            "model": lambda: "model",
+            "auto": lambda: AUTO,
         }[self.kind]()
         return what if self.dimensions is None else f"{what}, {self.dimensions} components"
+
+    @property
+    def of_model(self) -> bool:
+        """Whether they are of the model as it comes, before the first fit."""
+        return self.kind in ("layer", "model")
 
     @cached_property
     def values(self) -> Tensor | None:
@@ -84,8 +97,8 @@ class FeatureSource:
 def kind_of(caller: str, features: Any) -> Kind:
     if isinstance(features, (Tensor, np.ndarray)):
         return "values"
-    if isinstance(features, str) and features == INPUTS:
-        return "inputs"
+    if isinstance(features, str) and features in (INPUTS, AUTO):
+        return "inputs" if features == INPUTS else "auto"
     if isinstance(features, os.PathLike) or (isinstance(features, str) and is_path(features)):
         return "file"
     if isinstance(features, str) and features:

@@ -22,7 +22,7 @@ def warn_of_untrained_layer(trainer: Any, module: Any, config: RunConfig, state:
     if looks_untrained(module) and is_penultimate(trainer, module, config, state):
         rank_zero_warn(
             f"features={config.features!r} is the input of the classifier, and the model looks untrained: its features "
-            "say little. Of MNIST's labels, diffused from 300 points, 61% were right on such features and 92% on "
+            "say little. Of MNIST's labels, diffused from 300 points, 75% were right on such features and 90% on "
             'features="inputs". Name a layer of a pretrained network, or give an encoder.'
         )
 

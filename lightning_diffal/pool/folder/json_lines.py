@@ -61,11 +61,8 @@ class JsonLines:
         is_new = not self.path.exists()
         with self.path.open("ab") as file:
             end = file.seek(0, os.SEEK_END)
-            if end != self.size and self.complete_size() != self.size:
-                raise RuntimeError(
-                    f"{self.path} has changed since it was read: another process writes to it. "
-                    "One run needs a folder of its own: folder=..."
-                )
+            if end != self.size:
+                self.check_unchanged()
             file.truncate(self.size)
             try:
                 file.write(line)
@@ -80,6 +77,7 @@ class JsonLines:
 
     def replace_last(self, content: dict[str, Any]) -> None:
         """Put another line in the place of the last one. A crash leaves the old one or the new one."""
+        self.check_unchanged()
         before = self.path.read_bytes()[: self.size]
         kept = before[: before.rfind(b"\n", 0, -1) + 1]
         line = json.dumps(seal(content), allow_nan=False).encode() + b"\n"
@@ -92,6 +90,14 @@ class JsonLines:
             os.truncate(file, self.size)
         except OSError:
             warnings.warn(f"{self.path}: the disk is full, and the last line is torn.", stacklevel=3)
+
+    def check_unchanged(self) -> None:
+        """Refuse to write after a line that somebody else has written."""
+        if self.complete_size() != self.size:
+            raise RuntimeError(
+                f"{self.path} has changed since it was read: another process writes to it. "
+                "One run needs a folder of its own: folder=..."
+            )
 
     def complete_size(self) -> int:
         """Bytes of the file up to its last line end."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from lightning_diffal.studies.report.sections import Section, Series
+from lightning_diffal.studies.report.sections import Section
+from lightning_diffal.studies.report.series import Series
 from lightning_diffal.studies.report.statistics import Interval
 
 
@@ -33,34 +34,38 @@ def listed(names: Sequence[str]) -> str:
 
 
 def overall(sections: Sequence[Section]) -> str:
-    """Where diffusion leads, where it does not, and which of these differences are significant."""
-    won, lost = [], []
+    """Where our selector leads, where it does not, and which of these differences are significant."""
+    found: dict[str, tuple[list[str], list[str]]] = {}
     for section in sections:
-        diffusion = section.named("diffusion")
-        if diffusion is None or len(section.series) == 1:
+        ours = section.ours
+        # Training on more than the labels is no merit of a selector: compared are series that do so, or do not, alike.
+        ranked = [one for one in section.by_area if ours and one.plain is ours.plain]
+        if ours is None or len(ranked) == 1:
             continue
-        rival = next(one for one in section.by_area if one is not diffusion)
-        remark = significance(section, diffusion, rival)
-        if section.by_area[0] is diffusion:
+        won, lost = found.setdefault(ours.selector, ([], []))
+        rival = next(one for one in ranked if one is not ours)
+        remark = significance(section, ours, rival)
+        if ranked[0] is ours:
             won.append(f"{section.title} (next is {rival.name}{remark})")
         else:
             lost.append(f"{section.title} ({rival.name} leads{remark})")
-    if not won and not lost:
-        return "These results do not compare diffusion with another selector."
+    if not found:
+        return "These results compare neither coverage nor diffusion with another selector."
     parts = []
-    if won:
-        parts.append(f"By mean accuracy over the rounds, diffusion leads in {listed(won)}.")
-    if lost:
-        subject = "It" if won else "By mean accuracy over the rounds, diffusion"
-        parts.append(f"{subject} does not lead in {listed(lost)}.")
+    for selector, (won, lost) in found.items():
+        if won:
+            parts.append(f"By mean accuracy over the rounds, {selector} leads in {listed(won)}.")
+        if lost:
+            subject = "It" if won else f"By mean accuracy over the rounds, {selector}"
+            parts.append(f"{subject} does not lead in {listed(lost)}.")
     return " ".join(parts)
 
 
-def significance(section: Section, diffusion: Series, rival: Series) -> str:
+def significance(section: Section, ours: Series, rival: Series) -> str:
     """A remark where the two are equal, or not significantly different."""
-    if share(diffusion.area) == share(rival.area):
+    if share(ours.area) == share(rival.area):
         return ", equal to three digits"
-    interval = section.differences_to(rival).get(diffusion.name)
+    interval = section.differences_to(rival).get(ours.name)
     if interval is None:
         return ", on other seeds"
     if interval.half is None:
@@ -69,8 +74,8 @@ def significance(section: Section, diffusion: Series, rival: Series) -> str:
 
 
 def verdict(section: Section) -> str:
-    """Which selector has the highest mean accuracy over the rounds, diffusion's rank, and the intervals."""
-    ranked, diffusion, random = section.by_area, section.named("diffusion"), section.named("random")
+    """Which selector has the highest mean accuracy over the rounds, the rank of ours, and the intervals."""
+    ranked, ours, random = section.by_area, section.ours, section.named("random")
     best = ranked[0]
     first, last = section.labels[0], section.labels[-1]
     span = f"{first} to {last} labels" if len(section.labels) > 1 else f"{first} labels"
@@ -79,20 +84,20 @@ def verdict(section: Section) -> str:
     if len(ranked) == 1:
         return f"{head} only {best.name}, with a mean accuracy of {share(best.area)} over the rounds."
     leads = f"{head} {best.name} has the highest mean accuracy over the rounds, {share(best.area)}"
-    mentioned = [best, diffusion]
-    if diffusion is None:
+    mentioned = [best, ours]
+    if ours is None:
         parts = [f"{leads}; diffusion was not run."]
-    elif best is diffusion:
+    elif best is ours:
         second = ranked[1]
         mentioned.append(second)
-        lead = difference(section, diffusion, second, "a lead of ")
+        lead = difference(section, ours, second, "a lead of ")
         parts = [f"{leads}; next is {second.name} with {share(second.area)}, {lead}."]
     else:
-        rank = f"{ordinal(ranked.index(diffusion) + 1)} of {len(ranked)}"
-        gap = difference(section, diffusion, best, "a difference of ")
-        parts = [f"{leads}. Diffusion is {rank} with {share(diffusion.area)}, {gap}."]
+        rank = f"{ordinal(ranked.index(ours) + 1)} of {len(ranked)}"
+        gap = difference(section, ours, best, "a difference of ")
+        parts = [f"{leads}. {ours.name.capitalize()} is {rank} with {share(ours.area)}, {gap}."]
     if random and random not in mentioned:
-        subject = diffusion or best
+        subject = ours or best
         parts.append(f"Compared with random, {subject.name} has {difference(section, subject, random)}.")
     return " ".join([*parts, final_ranking(section)])
 
@@ -112,5 +117,5 @@ def final_ranking(section: Section) -> str:
         sentence += f", equal to {listed(equal)}"
     elif others:
         sentence += ", the best"
-    shown = [one for one in others if one.selector in {"diffusion", "random"} and one.name not in equal]
+    shown = [one for one in others if one in section.references and one.name not in equal]
     return sentence + "".join(f"; {one.name} {share(one.means[-1])}" for one in shown) + "."

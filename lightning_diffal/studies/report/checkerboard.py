@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from lightning_diffal.report.charts import Axis, Bars, Chart, Figure, Points, Table
+from lightning_diffal.report.style import Style
 from lightning_diffal.studies.report.captions import listed, share
-from lightning_diffal.studies.report.charts import Axis, Bars, Chart, Figure, Points, Table
-from lightning_diffal.studies.report.sections import Section, Series
-from lightning_diffal.studies.report.style import Style
+from lightning_diffal.studies.report.sections import Section
+from lightning_diffal.studies.report.series import Series
 from lightning_diffal.studies.results import Result
 
 SIDE = 200.0

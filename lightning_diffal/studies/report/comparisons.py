@@ -2,8 +2,7 @@
 
 from statistics import fmean
 
-from lightning_diffal.studies.report.captions import listed, share, signed
-from lightning_diffal.studies.report.charts import (
+from lightning_diffal.report.charts import (
     Axis,
     Chart,
     Figure,
@@ -15,7 +14,10 @@ from lightning_diffal.studies.report.charts import (
     tick_label,
     ticks,
 )
-from lightning_diffal.studies.report.sections import Section, Series
+from lightning_diffal.report.style import Style
+from lightning_diffal.studies.report.captions import listed, share, signed
+from lightning_diffal.studies.report.sections import Section
+from lightning_diffal.studies.report.series import Series
 from lightning_diffal.studies.report.statistics import (
     Interval,
     LabelDifference,
@@ -25,7 +27,6 @@ from lightning_diffal.studies.report.statistics import (
     paired_difference,
     paired_labels,
 )
-from lightning_diffal.studies.report.style import Style
 
 
 def difference_figures(section: Section) -> list[Figure]:

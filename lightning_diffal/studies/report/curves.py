@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev, variance
 
+from lightning_diffal.report.charts import Chart, Figure, Line, Table, label_axis, number_axis, ticks
 from lightning_diffal.studies.report.captions import final_ranking, ordinal
-from lightning_diffal.studies.report.charts import Chart, Figure, Line, Table, label_axis, number_axis, ticks
-from lightning_diffal.studies.report.sections import Section, Series
+from lightning_diffal.studies.report.sections import Section
+from lightning_diffal.studies.report.series import Series
 
 BAND = "Lines are means over the seeds; bands are ± one standard deviation (n − 1), not confidence intervals."
 

@@ -3,19 +3,17 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
+from lightning_diffal.report.charts import Figure
+from lightning_diffal.report.png import write_png
+from lightning_diffal.report.templates import environment
+from lightning_diffal.report.timings import STAGES
 from lightning_diffal.studies.report.captions import overall, share, verdict
-from lightning_diffal.studies.report.charts import Bars, Figure, Line, Points, Text
 from lightning_diffal.studies.report.checkerboard import board_figure, board_keys, boards_of
 from lightning_diffal.studies.report.comparisons import area_table, difference_figures, labels_tables
 from lightning_diffal.studies.report.curves import accuracy_figure, variance_figure
-from lightning_diffal.studies.report.png import write_png
 from lightning_diffal.studies.report.query_phases import phases_figure
 from lightning_diffal.studies.report.sections import Section, sections_of
-from lightning_diffal.studies.report.style import color_rules
-from lightning_diffal.studies.report.svg import Frame, marker_path, number, path
-from lightning_diffal.studies.report.timings import STAGES, timing_figure
+from lightning_diffal.studies.report.timings import timing_figure
 from lightning_diffal.studies.results import read_results
 
 
@@ -47,7 +45,8 @@ def read_sections(results: Path) -> list[Section]:
     found = read_results(results)
     if not found:
         raise ValueError(
-            f"{results}: no results here. `lightning-diffal run` writes them as STUDY/SELECTOR-SEED-KEY.json."
+            f"{results}: no results here. `lightning-diffal run` writes them as STUDY/SELECTOR-SEED-KEY.json, and the "
+            "folder of a run of your own, by default active_learning, holds rounds.jsonl."
         )
     return sections_of(found)
 
@@ -64,43 +63,21 @@ def figures_of(section: Section) -> dict[str, Figure | None]:
 
 
 def page(sections: Sequence[Section]) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    environment.filters |= {"number": number, "path": path, "share": share, "setting": setting, "duration": duration}
-    environment.tests |= {
-        "line": lambda mark: isinstance(mark, Line),
-        "points": lambda mark: isinstance(mark, Points),
-        "bars": lambda mark: isinstance(mark, Bars),
-        "text": lambda mark: isinstance(mark, Text),
-    }
-    # What the templates call, by the same names.
     functions = (
-        Frame,
         area_table,
         board_keys,
         boards_of,
-        color_rules,
         command,
         difference_figures,
         figures_of,
         labels_tables,
-        marker_path,
         overall,
+        setting,
+        share,
         verdict,
     )
-    environment.globals |= {function.__name__: function for function in functions}
-    return environment.get_template("page.html").render(sections=sections, stages=STAGES)
-
-
-def duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.3g} min" if seconds < 3600 else f"{seconds / 3600:.3g} h"
+    templates = environment(Path(__file__).parent, *functions)
+    return templates.get_template("page.html").render(sections=sections, stages=STAGES)
 
 
 def command(section: Section) -> str:
@@ -110,6 +87,7 @@ def command(section: Section) -> str:
     # A study on another data set than its own is named STUDY-DATASET.
     study = section.study.removesuffix(f"-{dataset}")
     other = f" --dataset {dataset}" if study != section.study else ""
+    other += " --learn-from-graph" * all(not one.plain for one in section.series)
     data = "" if study in {"checkerboard", "digits"} else " --data DIR"
     return f"lightning-diffal run {study} {selectors} --seeds {max(section.seeds) + 1}{other}{data}"
 

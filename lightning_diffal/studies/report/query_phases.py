@@ -2,8 +2,9 @@
 
 from statistics import fmean
 
-from lightning_diffal.studies.report.charts import Bars, Chart, Figure, Table, label_axis, number_axis
-from lightning_diffal.studies.report.sections import Section, Series
+from lightning_diffal.report.charts import Bars, Chart, Figure, Table, label_axis, number_axis
+from lightning_diffal.studies.report.sections import Section
+from lightning_diffal.studies.report.series import Series
 
 
 def exploring_shares(series: Series) -> dict[int, float]:

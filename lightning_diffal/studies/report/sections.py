@@ -1,70 +1,26 @@
 """Which results are compared: those of one study with the same settings and the same label counts."""
 
-import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from statistics import fmean
 from typing import Any
 
+from lightning_diffal.studies.report.series import OWN_SETTINGS, Series, canonical, parameters_of, series_of
 from lightning_diffal.studies.report.statistics import Interval, paired_difference
-from lightning_diffal.studies.report.style import Style, rank, style_of
 from lightning_diffal.studies.results import Result
 
 TITLES = {
     "checkerboard": "Checkerboard",
     "mnist-fc": "MNIST, fully connected",
     "mnist-conv": "MNIST, convolutional",
+    "mnist-lt": "MNIST, long-tailed",
     "cifar10": "CIFAR-10",
+    "cifar10-efficientnet": "CIFAR-10, EfficientNet features",
     "svhn": "SVHN",
     "digits": "Digits",
 }
-OWN = "selector"
-"""The one setting that may differ between compared runs: the selector and its parameters."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """The runs of one selector, by seed."""
-
-    selector: str
-    name: str
-    """The selector, with its parameters where it was run with several."""
-    runs: dict[int, Result]
-
-    @property
-    def seeds(self) -> list[int]:
-        return sorted(self.runs)
-
-    @property
-    def style(self) -> Style:
-        return style_of(self.selector, self.name)
-
-    @property
-    def accuracies(self) -> dict[int, list[float]]:
-        """The accuracy in each round, by seed."""
-        return {seed: [step.accuracy for step in self.runs[seed].rounds] for seed in self.seeds}
-
-    @property
-    def by_round(self) -> list[tuple[float, ...]]:
-        """The accuracies of all seeds, for each round."""
-        return list(zip(*self.accuracies.values(), strict=True))
-
-    @property
-    def means(self) -> list[float]:
-        """Mean accuracy over the seeds in each round."""
-        return [fmean(values) for values in self.by_round]
-
-    @property
-    def areas(self) -> dict[int, float]:
-        """Area under the curve of accuracy against labels, as the mean accuracy over the rounds, by seed."""
-        return {seed: fmean(accuracies) for seed, accuracies in self.accuracies.items()}
-
-    @property
-    def area(self) -> float:
-        return fmean(self.areas.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,14 +36,19 @@ class Section:
     notices: list[str]
 
     def named(self, selector: str) -> Series | None:
-        """The series of a selector; of several, the one with the most seeds."""
+        """The series of a selector, without learning from the graph if there is one; of several, with most seeds."""
         found = [one for one in self.series if one.selector == selector]
-        return max(found, key=lambda one: len(one.runs)) if found else None
+        return max(found, key=lambda one: (one.plain, len(one.runs))) if found else None
+
+    @property
+    def ours(self) -> Series | None:
+        """The selector that the sentences are about: coverage, or the paper's."""
+        return self.named("coverage") or self.named("diffusion")
 
     @property
     def references(self) -> list[Series]:
         """The selectors that the others are compared with, where they were run."""
-        return [one for one in (self.named("random"), self.named("diffusion")) if one]
+        return [one for one in (self.named("random"), self.named("diffusion"), self.named("coverage")) if one]
 
     def differences_to(self, reference: Series) -> dict[str, Interval]:
         """The area of every other selector with a seed in common minus that of the reference, the best first."""
@@ -120,8 +81,8 @@ class Section:
     @property
     def parameters(self) -> dict[str, str]:
         """Of each selector, where its results name them."""
-        own = {one.name: one.runs[one.seeds[0]].settings.get(OWN) for one in self.series}
-        return {name: str(parameters) for name, parameters in own.items() if parameters}
+        own = {one.name: parameters_of(one.runs[one.seeds[0]]) for one in self.series}
+        return {name: parameters for name, parameters in own.items() if parameters}
 
     @property
     def versions(self) -> list[str]:
@@ -201,22 +162,6 @@ def section_of(runs: list[Result], slug: str, differing: Sequence[str]) -> Secti
     )
 
 
-def series_of(runs: Iterable[Result]) -> list[Series]:
-    """One for each selector and each set of its parameters, in the order of `style.STYLES`."""
-    found: dict[tuple[str, str], dict[int, Result]] = defaultdict(dict)
-    for run in runs:
-        seeds = found[run.selector, canonical(run.settings.get(OWN))]
-        if run.seed in seeds:
-            raise ValueError(f"{run.study}: {run.selector} with seed {run.seed} occurs twice with the same settings.")
-        seeds[run.seed] = run
-    variants = Counter(selector for selector, _ in found)
-    series = [
-        Series(selector=selector, name=selector if variants[selector] == 1 else f"{selector} {own}", runs=seeds)
-        for (selector, own), seeds in found.items()
-    ]
-    return sorted(series, key=lambda one: (rank(one.selector), one.name))
-
-
 def check_result(result: Result) -> None:
     for index, step in enumerate(result.rounds, start=1):
         if not 0 <= step.accuracy <= 1:  # nor NaN
@@ -228,11 +173,7 @@ def check_result(result: Result) -> None:
 
 
 def shared_settings(result: Result) -> dict[str, Any]:
-    return {name: value for name, value in result.settings.items() if name != OWN}
-
-
-def canonical(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return {name: value for name, value in result.settings.items() if name not in OWN_SETTINGS}
 
 
 def differing_settings(groups: Sequence[dict[str, Any]]) -> list[str]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-VOID = {"meta", "input", "br"}
+VOID = {"meta", "input", "br", "img"}
 
 
 @dataclass

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lightning_diffal.studies.report.style import Style
+from lightning_diffal.report.style import Style
 
 Number = int | float
 """Spelled out because beartype, which checks types under pytest, does not take an int for a float."""

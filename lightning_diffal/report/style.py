@@ -48,7 +48,7 @@ class Style:
 
     @property
     def wide(self) -> bool:
-        return self == STYLES["diffusion"]
+        return self == STYLES["coverage"]
 
     @property
     def css_class(self) -> str:
@@ -57,7 +57,8 @@ class Style:
 
 SOLID, DASHED, DOTTED = (), (6.0, 3.0), (1.5, 2.5)
 STYLES = {
-    "diffusion": Style("vermilion"),
+    "coverage": Style("vermilion"),
+    "diffusion": Style("vermilion", DASHED, "square"),
     "random": Style("ink", DASHED, "cross"),
     "uncertainty": Style("blue", SOLID, "square"),
     "margin": Style("blue", DASHED, "up"),
@@ -67,8 +68,11 @@ STYLES = {
     "dropout-entropy": Style("sky", DOTTED, "diamond"),
     "bald": Style("sky", DASHED, "down"),
     "badge": Style("purple", SOLID, "diamond"),
+    "bait": Style("purple", DASHED, "up"),
     "typiclust": Style("green", DASHED, "square"),
+    "typiclust-features": Style("green", SOLID, "square"),
     "probcover": Style("green", DOTTED, "down"),
+    "uherding": Style("green", DASHED, "plus"),
     "poisson": Style("orange", SOLID, "square"),
     "dirichlet": Style("orange", DASHED, "up"),
     "localmax": Style("orange", DOTTED, "diamond"),

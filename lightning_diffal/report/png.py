@@ -8,8 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from lightning_diffal.studies.report.charts import Bars, Chart, Line, Mark, Points, Text
-from lightning_diffal.studies.report.style import FILLS, LIGHT
+from lightning_diffal.report.charts import Bars, Chart, Line, Mark, Points, Text
+from lightning_diffal.report.style import FILLS, LIGHT
 
 MARKERS = {"circle": "o", "square": "s", "diamond": "D", "up": "^", "down": "v", "cross": "x", "plus": "+"}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lightning_diffal.studies.report.charts import Axis, Chart, Number, Text
+from lightning_diffal.report.charts import Axis, Chart, Number, Text
 
 Point = tuple[Number, Number]
 # The strokes of each marker around zero, in units of its radius; those of one stroke are closed. Circles are arcs.
