@@ -23,7 +23,9 @@ from lightning_diffal import (
 from lightning_diffal.pool.label_pool import LabelPool
 from lightning_diffal.selectors import (
     BADGESelector,
+    BAITSelector,
     CoresetSelector,
+    CoverageSelector,
     DiffusionSelector,
     DirichletSelector,
     EntropySelector,
@@ -31,6 +33,7 @@ from lightning_diffal.selectors import (
     PoissonSelector,
     RandomSelector,
     TypiClustSelector,
+    UHerdingSelector,
 )
 
 CALLS = 20_000 if os.environ.get("SLOW") else 1000  # of each kind
@@ -109,7 +112,9 @@ SOFT = torch.full((12, 3), 1 / 3)
 SNAPSHOT = Snapshot(labels=LABELS, num_classes=3, embeddings=EMBEDDINGS, logits=EMBEDDINGS.clone())
 SELECTORS = [
     BADGESelector(),
+    BAITSelector(),
     CoresetSelector(),
+    CoverageSelector(),
     DiffusionSelector(),
     DirichletSelector(),
     EntropySelector(),
@@ -117,6 +122,7 @@ SELECTORS = [
     PoissonSelector(),
     RandomSelector(),
     TypiClustSelector(),
+    UHerdingSelector(),
 ]
 
 

@@ -72,7 +72,7 @@ class LearnFromGraph:
     Args:
         fraction: At most this share of the points of each class is learned from, the surest first. By class, since the
             surest half of all may leave out a class that is harder than the others.
-        min_accuracy: By default 1 - 1 / √(m / c) with c classes found: a network with more labels needs surer ones.
+        min_accuracy: By default 1 - (c / m)^(2/3) with c classes found: a network with more labels needs surer ones.
         neighbors: K of the graph. By default ⌈2 ln n⌉.
         steps: Of the diffusion.
     """
@@ -115,7 +115,7 @@ class LearnFromGraph:
         if self.min_accuracy is not None:
             return self.min_accuracy
         known = labels[labels != UNLABELED]
-        return 1 - math.sqrt(len(known.unique()) / max(1, len(known)))
+        return float(1 - (len(known.unique()) / max(1, len(known))) ** (2 / 3))
 
 
 @skip_type_check

@@ -56,7 +56,9 @@ def task(question: Question, url: Callable[[str], str] | None) -> dict[str, Any]
 def content_of(question: Question) -> dict[str, Any]:
     """A question whose label is still to be given; the one that an audit doubts has another name."""
     content = question.to_json()
-    return content if question.label is None else {**content, CURRENT: content.pop("label")}
+    if question.label is not None:
+        content[CURRENT] = content.pop("label")
+    return content
 
 
 def read_questions(folder: Path, name: str) -> list[Question]:

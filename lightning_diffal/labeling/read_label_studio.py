@@ -1,6 +1,6 @@
 """Answers in an export of Label Studio: JSON, with all annotations of a task, or JSON-MIN, with one row for each.
 
-Formats: https://labelstud.io/guide/export, versions 1.10 to 1.23.
+Formats: https://labelstud.io/guide/task_format and https://labelstud.io/guide/export, as documented in 2026.
 """
 
 import json

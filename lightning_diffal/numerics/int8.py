@@ -16,6 +16,7 @@ from jaxtyping import Float, Int8
 from torch import Tensor
 
 from lightning_diffal.numerics.precision import FLOAT32_ROUNDING
+from lightning_diffal.numerics.threads import single_thread
 
 LARGEST = 127
 # A sum of more products might not fit in an int32.
@@ -74,11 +75,12 @@ def has_fast_int8() -> bool:
         torch._int_mm(code, code.T, out=product)
     except (AttributeError, RuntimeError):
         return False
-    for multiply in (lambda: x @ x.T, lambda: torch._int_mm(code, code.T, out=product)):
-        times = []
-        for _ in range(4):
-            start = time.perf_counter()
-            multiply()
-            times.append(time.perf_counter() - start)
-        seconds.append(min(times))
+    with single_thread():
+        for multiply in (lambda: x @ x.T, lambda: torch._int_mm(code, code.T, out=product)):
+            times = []
+            for _ in range(5):
+                start = time.thread_time()  # of this thread alone, however busy the machine is
+                multiply()
+                times.append(time.thread_time() - start)
+            seconds.append(min(times))
     return seconds[1] < seconds[0] / 2

@@ -10,13 +10,14 @@ from typing import Any
 import lightning.pytorch
 import pytorch_lightning
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.arguments import skip_type_check
 from lightning_diffal.diffusion.learn_from_graph import LearnFromGraph, as_settings
 from lightning_diffal.labeling.question import Outcome, Question
-from lightning_diffal.plugin.answers import answer_question, check_classes
+from lightning_diffal.plugin.answers import answer_question
 from lightning_diffal.plugin.audit import audit
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.guard import check_batch_norm, check_training_loaders
@@ -24,39 +25,34 @@ from lightning_diffal.plugin.data.training_source import TrainingSource
 from lightning_diffal.plugin.diffused_labels import (
     FeatureGraph,
     PoolLabels,
-    check_default_features,
-    choose_diffused,
     predict_labels,
 )
 from lightning_diffal.plugin.distributed.arrival import wait_for_all_ranks
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_start
 from lightning_diffal.plugin.distributed.shared_folder import acquire, check_shared_folder
 from lightning_diffal.plugin.distributed.strategies import check_forward
-from lightning_diffal.plugin.dry_run import check_first_labels, dry_run
-from lightning_diffal.plugin.features.choice import with_best_features, with_features
+from lightning_diffal.plugin.features.choice import with_best_features
 from lightning_diffal.plugin.features.encode import check_layer
-from lightning_diffal.plugin.features.fixed import check_row_count, fixed_features
 from lightning_diffal.plugin.features.source import FeatureArgument
 from lightning_diffal.plugin.logging import continue_logged_steps, log_round
 from lightning_diffal.plugin.model.batches import Forward
+from lightning_diffal.plugin.open_run import open_run
 from lightning_diffal.plugin.progress_bars import stage_timer_for
 from lightning_diffal.plugin.query import choose_points, embed_pool, predicted_classes
 from lightning_diffal.plugin.questions import write_question
-from lightning_diffal.plugin.records import new_record, with_first_points, with_fit, with_labels, with_query
+from lightning_diffal.plugin.records import new_record, with_fit, with_query
 from lightning_diffal.plugin.rounds import SkippedFit, fit_rounds, nothing_trained, reason_to_stop, skip_if_over
-from lightning_diffal.plugin.state import RunState, commit, labeled_loaders, open_state, restore_from_checkpoint
+from lightning_diffal.plugin.state import RunState, commit, labeled_loaders
 from lightning_diffal.plugin.training.checkpoints import RoundCheckpoints
 from lightning_diffal.plugin.training.fresh_start import FreshStart
 from lightning_diffal.plugin.training.model_checkpoints import move_earlier_checkpoints
 from lightning_diffal.plugin.training.seeding import seed_training
-from lightning_diffal.plugin.training.trial_batch import try_training_batch, with_stand_ins
 from lightning_diffal.pool.dataset.items import LabelArgument
 from lightning_diffal.pool.folder.folder_lock import FolderLock
 from lightning_diffal.pool.folder.repair import user_name
 from lightning_diffal.pool.history import History
 from lightning_diffal.pool.initial import PerClass
-from lightning_diffal.pool.ledger_entries import labels_of, without_corrections
-from lightning_diffal.pool.oracle import DatasetOracle
+from lightning_diffal.pool.ledger_entries import without_corrections
 from lightning_diffal.pool.randomness import seed_of
 from lightning_diffal.pool.record import Record
 from lightning_diffal.selectors.base import as_selector
@@ -307,65 +303,14 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         # Lightning forces this order: before its first request for the loaders there is no dataset to open the run on,
         # and no hook comes between that request and their use.
         if self.state is None:
-            self.state = self.open_run(trainer, module, loaders)
+            self.state = open_run(self, trainer, module, loaders)
         if self.state.ledger.awaited is not None:  # people have not answered: this fit ends before its first batch
-            self.skipped = self.skipped or SkippedFit(trainer)
+            if self.skipped is None:
+                self.skipped = SkippedFit(trainer)
+                rank_zero_info(f"Active learning: nothing is trained, {self.history.waiting}.")
             return loaders
         seed = seed_of(self.config.seed_for(self.state.round), trainer.global_rank)
         return labeled_loaders(self.config, self.state, loaders, seed_of(seed, trainer.current_epoch))
-
-    def open_run(self, trainer: Any, module: Any, loaders: Any) -> RunState:
-        """The run as the ledger has it, or a checkpoint that goes further; a new run gets its first labels."""
-        wait_for_all_ranks(trainer, "the first request for training data")
-        state = open_state(trainer, self.config, loaders)
-        check_row_count(self.config, state)
-        check_default_features(self.config, state)
-        restore_from_checkpoint(trainer, state, self.checkpoint_records, self.config.identity(state.fingerprint))
-        # Also if people have skipped all of the first points.
-        begins = state.round == 0 or (len(state.pool.labeled) == 0 and state.ledger.awaited is None)
-        record = new_record(self.config, state)
-        simulated = isinstance(state.oracle, DatasetOracle)
-        if begins and self.config.initial != 0:
-            record = with_first_points(record, self.config, state)
-            if simulated:  # free: what is no class is refused before the model runs
-                record = with_labels(record, trainer, state)
-        if not self.dry_run_done and self.skipped is None:
-            self.num_outputs = dry_run(trainer, module, self.config, state)
-            self.dry_run_done = True
-        state.limit_classes(self.config.num_classes or self.num_outputs)
-        timer = stage_timer_for(trainer, module)
-        if self.skipped is None:
-            starts_untrained = self.checkpoints is not None and not self.config.warm_start
-            found = fixed_features(trainer, module, self.config, state, timer, starts_untrained)
-            state = with_features(replace(state, feature_sets=found))
-        if begins:
-            record = replace(record, seconds=timer.seconds)
-            if self.config.trial_batch and not trainer.fast_dev_run and not simulated:
-                self.try_first_fit(trainer, module, state, loaders)
-            if self.config.initial == 0:
-                record = self.query(trainer, module, state, record)
-            else:
-                write_question(trainer, self.config, state, record, None)
-            check_classes(*labels_of(record), self.num_outputs)
-            commit(trainer, state, record)
-        answer_question(trainer, state, self.num_outputs)
-        known = [labels_of(record) for record in state.ledger.records]
-        for indices, labels in known:
-            check_classes(indices, labels, self.num_outputs)
-        if begins:
-            check_first_labels(known[0][1], self.num_outputs)
-        if self.skipped is not None or state.ledger.awaited is not None:
-            return state
-        return replace(state, diffused=choose_diffused(trainer, self.config, state, self.feature_graph, timer))
-
-    def try_first_fit(self, trainer: Any, module: Any, state: RunState, loaders: Any) -> None:
-        """One batch of the first fit, on a copy of the model, with stand-in labels."""
-        # The user's module may ask for the loaders during the trial, too.
-        self.state = with_stand_ins(self.config, state, self.config.num_classes or self.num_outputs)
-        try:
-            try_training_batch(trainer, module, self.config, self.state, loaders)
-        finally:
-            self.state = None
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         if self.fresh_start is not None:

@@ -116,13 +116,13 @@ def test_few_pairs_of_white_noise_are_left_to_float32(monkeypatch):
     from lightning_diffal.graph.knn import int8_search as module
 
     pairs = []
-    compute = module.sampled_products
+    compute = module.pair_distances
     monkeypatch.setattr(
-        module, "sampled_products", lambda *arguments: pairs.append(len(arguments[3])) or compute(*arguments)
+        module, "pair_distances", lambda *arguments: pairs.append(len(arguments[1])) or compute(*arguments)
     )
     points = pool("white noise")
     int8_search(points, torch.arange(256), K + 4, iter)
-    assert 256 * 2 * (K + 4) <= sum(pairs) < 256 * 200, "of 256 · 2,100"
+    assert 256 * (K + 4) <= sum(pairs) < 256 * 200, "of 256 · 2,100"
 
 
 def test_8_bit_products_are_not_used_where_they_could_overflow_or_gain_nothing():

@@ -3,7 +3,6 @@
 import csv
 
 import torch
-from torch.utils.data import TensorDataset
 
 from lightning_diffal import ActiveLearning, build_graph
 from lightning_diffal.labeling.store import open_query
@@ -12,8 +11,6 @@ from lightning_diffal.pool.folder.check import read_run
 from lightning_diffal.selectors import MarginSelector
 from lightning_diffal.studies.cli import main
 from tests.plugin.toy_model import Clouds, Data, Net, quiet
-
-CLOUDS = Clouds(90)
 
 
 def test_flipped_labels_come_first():
@@ -29,9 +26,9 @@ def test_flipped_labels_come_first():
 
 def test_what_an_audit_doubts_is_corrected_by_its_table(tmp_path, capsys):
     wrong = [3, 31]
-    truth = (torch.arange(90) % 3).tolist()
-    centers = 20 * torch.nn.functional.one_hot(torch.tensor(truth), 3)[:, :2].float()
-    dataset = TensorDataset(CLOUDS.x + centers, torch.tensor(truth))
+    dataset = Clouds(90)
+    truth = dataset.targets.tolist()
+    dataset.x += 20 * torch.nn.functional.one_hot(dataset.targets, 3)[:, :2]
 
     def oracle(indices):
         return [(truth[index] + (index in wrong)) % 3 for index in indices]
@@ -46,7 +43,7 @@ def test_what_an_audit_doubts_is_corrected_by_its_table(tmp_path, capsys):
     assert [question.diffused for question in found] == [str(question.index % 3) for question in found]
     query = open_query(tmp_path, audit=True)
     assert ([question.label for question in query.questions], query.answers) == ([q.label for q in found], {})
-    rows = list(csv.DictReader((tmp_path / "audit.csv").open(encoding="utf-8-sig")))
+    rows = list(csv.DictReader((tmp_path / "audit.csv").read_text(encoding="utf-8-sig").splitlines()))
     assert [(row["label"], row["current_label"]) for row in rows] == [("", question.label) for question in found]
     lines = "".join(f"{row['index']},{row['diffused']}\n" for row in rows)
     (tmp_path / "audited.csv").write_text(f"index,label\n{lines}")

@@ -148,6 +148,13 @@ def test_formats_that_browsers_do_not_show_become_png(tmp_path):
     assert client.get("items/5").content.startswith(b"\x89PNG")
 
 
+def test_a_text_file_is_shown_as_text(tmp_path):
+    (tmp_path / "letter.txt").write_text("Dear <b>reader</b>", encoding="utf-8")
+    client = client_of(asking_run(tmp_path / "run", [Question(index=5, path=str(tmp_path / "letter.txt"))]))
+    (item,) = post(client, "api/take", count=1).json()["items"]
+    assert (item["image"], item["text"]) == (False, "Dear <b>reader</b>")
+
+
 def test_two_pages_get_different_items_and_a_closed_one_gives_its_own_back(folder):
     client = client_of(folder)
     taken = [[item["index"] for item in post(client, "api/take", page, count=2).json()["items"]] for page in (ONE, TWO)]

@@ -18,6 +18,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from lightning_diffal.labeling.query_files import AUDIT, write_questions
 from lightning_diffal.labeling.question import Question
 from lightning_diffal.labeling.store import open_query
+from lightning_diffal.studies.cli import main
 from tests.labeling.page_folder import CLASSES, asking_run, label_server, page_server, picture, picture_questions
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -102,6 +103,7 @@ def test_labels_are_given_by_keys_alone_and_nothing_acknowledged_is_lost(browser
     folder.mkdir()
     asking_run(folder, picture_questions(folder, range(10, 60)))
     with label_server(folder) as (server, address):
+        assert main(["label", str(folder), "--no-browser"]) == 2, "two servers would hand out the same items"
         browser.open(address)
         one_at_a_time(browser, folder)
         many_at_once(browser, folder)

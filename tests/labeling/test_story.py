@@ -2,9 +2,7 @@
 
 import csv
 import json
-import signal
-import subprocess
-import sys
+import multiprocessing
 import time
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from lightning_diffal.studies.cli import main
 from tests.labeling.unlabeled_pictures import CLASSES, fit, make_pictures
 
 TRUTH = [index % 3 for index in range(60)]
-SCRIPT = [sys.executable, "-m", "tests.labeling.unlabeled_pictures"]
 
 
 def kinds(folder):
@@ -24,31 +21,37 @@ def kinds(folder):
 
 
 def kill_when(place, happened):
-    """Start the script, and kill -9 it as soon as something has happened in its folder."""
-    process = subprocess.Popen([*SCRIPT, str(place), "--wait"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """Start the script in a process of its own, and kill -9 it as soon as something has happened in its folder.
+
+    Lightning takes seconds to import, so it is forked from this process.
+    """
+    process = multiprocessing.get_context("fork").Process(target=fit, args=(place,), kwargs={"wait": True})
+    process.start()
     end = time.monotonic() + 120
-    while not happened() and process.poll() is None and time.monotonic() < end:
+    while not happened() and process.is_alive() and time.monotonic() < end:
         time.sleep(0.002)
-    assert process.poll() is None, "it ended by itself"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    assert process.is_alive(), "it ended by itself"
+    process.kill()
+    process.join()
+    assert happened()
 
 
 def fill_in(table, folder, **changes):
     """The CSV of a query with its label column filled in, as a spreadsheet of another language saves it."""
-    rows = list(csv.DictReader(table.open(encoding="utf-8-sig", newline="")))
+    with table.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
     for row in rows:
         row["label"] = changes.get(f"p{row['index']}", CLASSES[TRUTH[int(row["index"])]])
     filled = folder / "filled.csv"
     with filled.open("w", newline="", encoding="utf-8-sig") as file:
-        writer = csv.DictWriter(file, reversed(rows[0]), delimiter=";")
+        writer = csv.DictWriter(file, list(reversed(rows[0])), delimiter=";")
         writer.writeheader()
         writer.writerows(rows)
     return filled
 
 
 def label_studio_export(tasks, folder):
-    """What Label Studio 1.13 exports for the tasks that were imported, three annotators each, one of them wrong."""
+    """What Label Studio exports for imported tasks, as its guide documents it; of three annotators one is wrong."""
     export = []
     for number, task in enumerate(json.loads(tasks.read_text())):
         truth = TRUTH[task["data"]["index"]]

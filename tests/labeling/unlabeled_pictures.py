@@ -1,6 +1,5 @@
-"""Unlabeled pictures in a folder, a small model of them, and a script that people answer: `python ... FOLDER`."""
+"""Unlabeled pictures in a folder, a small model of them, and a run that people answer."""
 
-import sys
 from pathlib import Path
 
 import lightning as L  # noqa: N812, as Lightning's own documentation does
@@ -82,8 +81,3 @@ def fit(folder, *, wait=False, epochs=4, **options):
     active = learner(folder, **options)
     loader = DataLoader(Pictures(folder / "pictures"), batch_size=4, shuffle=True)
     return active.fit(trainer_for(folder, active, epochs), Net(), loader, wait=wait)
-
-
-if __name__ == "__main__":
-    history = fit(Path(sys.argv[1]), wait="--wait" in sys.argv)
-    print("labels", history.labels, "waiting", history.waiting and history.waiting.round)

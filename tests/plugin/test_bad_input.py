@@ -1,5 +1,7 @@
 """Each way to be wrong, and the message it gets, before any work is done."""
 
+import json
+
 import pytest
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -115,7 +117,9 @@ def test_what_shows_only_in_a_run_is_refused_before_anything_is_trained(tmp_path
     with pytest.raises(error, match=message):
         active.fit(quiet(tmp_path, active), model, datamodule=Data(dataset, shuffle=False))
     assert not model.diary
-    assert not (tmp_path / "active_learning" / "rounds.jsonl").exists()
+    ledger = tmp_path / "active_learning" / "rounds.jsonl"
+    lines = [json.loads(line) for line in ledger.read_text().splitlines()] if ledger.exists() else []
+    assert not any(line.get("labels") for line in lines), "what was asked is on the disk, and no label"
 
 
 def test_embeddings_that_are_not_finite_are_refused_by_name(tmp_path):

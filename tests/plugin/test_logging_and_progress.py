@@ -1,6 +1,7 @@
 """What users see: bars, a line for each round, numbers in any logger, a history to print and to draw."""
 
 import csv
+import json
 import logging
 
 import matplotlib as mpl
@@ -163,3 +164,12 @@ def test_selectors_that_do_not_count_reach_say_nothing_of_it(tmp_path):
     history = active.fit(quiet(tmp_path, active, logger=noted), Net(), datamodule=Data())
     assert history[0]["unreached"] is None
     assert not any("active/explored" in metrics for _, metrics in noted.metrics)
+
+
+def test_the_recall_of_approximate_graphs_is_logged_and_kept_in_the_ledger(tmp_path):
+    noted, active = Noted(), learner(budget=17, backend="approximate", folder=tmp_path)
+    active.fit(quiet(tmp_path, active, logger=[noted]), Net(), datamodule=Data())
+    first, last = (json.loads(line) for line in (tmp_path / "rounds.jsonl").read_text().splitlines()[-2:])
+    assert first["metrics"]["graph_recall"] == 1.0, "in so small a pool every point is compared"
+    assert "graph_recall" not in last["metrics"], "the last round has no query"
+    assert [metrics["active/graph_recall"] for _, metrics in noted.metrics if "active/graph_recall" in metrics] == [1.0]

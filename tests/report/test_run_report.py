@@ -44,6 +44,7 @@ ROUNDS = [
     round_of(1, 4, [10, 11, 12], [0, 1, 1], metrics={"val_acc": 0.5, "val_loss": 2.0}, reached=[False, False, True],
              seconds={"fit": 2.0, "embedding": 0.25, "graph": 0.5, "scores": 0.25}, unreached=24, steps=40),
     round_of(2, 7, [20, 21], [2, 1], metrics={"val_acc": 0.75, "val_loss": 1.0}, reached=[True, True],
+             diffused={"points": 40.0, "leave_one_out": 0.875},
              seconds={"fit": 3.0, "embedding": 0.25, "graph": 0.5, "query": 0.5}, unreached=0, steps=60),
     round_of(3, 9, [], [], metrics={"val_acc": 0.625, "val_loss": None}, seconds={"fit": 4.0}, steps=80, last="budget"),
 ]  # fmt: skip
@@ -99,7 +100,10 @@ def test_the_numbers_are_those_of_the_ledger(tmp_path):
     assert numbers(tree, "every metric") == [["4", "0.5", "2"], ["7", "0.75", "1"], ["9", "0.625", "–"]]
     assert table_of(tree, "Points of each query")["1"] == {"round": "1", "explored": "2", "refined": "1"}
     assert numbers(tree, "Labels of each class") == [["0", "4", "1"], ["1", "4", "3"], ["2", "1", "8"]]
-    assert numbers(tree, "no label had reached") == [["1", "4", "24", "25.00%"], ["2", "7", "0", "0.00%"]]
+    assert numbers(tree, "no label had reached") == [
+        ["1", "4", "24", "25.00%", "–", "–"],
+        ["2", "7", "0", "0.00%", "87.50%", "40"],
+    ]
     seconds = numbers(tree, "Seconds of each stage")
     assert seconds[:2] == [["round 1", "2", "0.25", "0.5", "0.25"], ["round 2", "3", "0.25", "0.5", "0.5"]]
     assert "11.2 s in all: 9 s of fits, 2.25 s of embedding, graph and query." in html

@@ -100,12 +100,12 @@ def test_the_query_is_that_of_computing_every_gain_every_time(case):
     assert selector(snapshot, size).indices.tolist() == brute_force(snapshot, size, selector)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_rough_bounds_and_little_memory_change_no_choice(monkeypatch, seed):
-    # Near columns of so few walks that nearly all has to be bounded, computed few at a time, and half of them kept.
-    for name, value in {"NEAR_CHANCE": 0.03, "FIRST_NEAR": 3, "FIRST_WHOLE": 1, "BLOCK_ENTRIES": 300}.items():
+@pytest.mark.parametrize(("seed", "stored"), [(0, 0), (1, 500), (2, 2000), (3, 20000)])
+def test_rough_bounds_and_little_memory_change_no_choice(monkeypatch, seed, stored):
+    # Columns of so few walks that nearly all has to be bounded, computed few at a time; all, some or none are kept.
+    changes = {"NEGLIGIBLE": (20.0, 4.0, 0.0), "MAX_DROPPED": 0.1, "FIRST_COLUMNS": (3, 2, 1), "BLOCK_ENTRIES": 300}
+    for name, value in (changes | {"STORED_ENTRIES": stored}).items():
         monkeypatch.setattr(coverage, name, value)
-    monkeypatch.setattr(coverage, "STORED_ENTRIES", 5000)
     snapshot, selector = pool(250, known=4 * seed, seed=seed), CoverageSelector(neighbors=5)
     assert selector(snapshot, 15).indices.tolist() == brute_force(snapshot, 15, selector)
 
@@ -142,7 +142,7 @@ def test_columns_are_computed_for_few_of_many_points():
     greedy = coverage.GreedyCoverage(LazyWalk(symmetrized(graph), 1.3), weight, snapshot.labeled, 18.0)
     for _ in range(20):
         greedy.choose_next()
-    assert 20 <= greedy.computed["near"] + greedy.computed["whole"] < 1000, "of 4,000 points for each of 20 choices"
+    assert 20 <= sum(greedy.computed) < 1000, "of 4,000 points for each of 20 choices"
 
 
 def test_features_come_before_embeddings_and_half_precision_is_enough():

@@ -7,6 +7,7 @@ from lightning_diffal import Snapshot, batch_query, build_graph, diffuse
 from lightning_diffal.distributed import Ranks
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors import (
+    CoverageSelector,
     DiffusionSelector,
     DirichletSelector,
     EntropySelector,
@@ -87,6 +88,7 @@ def check_selectors(ranks):
     for selector in (
         DiffusionSelector(mini_batch=3, neighbors=k, soft_start=True),
         PoissonSelector(neighbors=k),
+        CoverageSelector(neighbors=k),
         DirichletSelector(neighbors=k),
         LocalMaxSelector(of=EntropySelector(), neighbors=k),
         LocalMaxSelector(of=DiffusionSelector(neighbors=k), neighbors=k),

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lightning_diffal.arguments import Progress
 from lightning_diffal.graph.knn.brute_force import nearest_by_products
+from lightning_diffal.graph.knn.pair_distances import pair_distances
 from lightning_diffal.numerics.contraction import contract
 from lightning_diffal.numerics.int8 import MAX_DIMENSIONS, has_fast_int8, quantize
 from lightning_diffal.numerics.precision import search_error
@@ -32,20 +33,22 @@ def int8_search(
     count: int,
     progress: Progress,
     basis: Float[Tensor, "d m"] | None = None,
-) -> Int[Tensor, "r count"]:
-    """The `count` nearest points of each row, itself among them, in no order, as of `brute_force`.
+) -> tuple[Int[Tensor, "r count"], Float[Tensor, " r"]]:
+    """The `count` nearest points of each row, itself among them, in no order, and what the float32 error grows with.
 
     With a basis, the integers are those of the points in it. Cost: r n distances in 8-bit integers, and in float32
     those that remain: of trained features about 30 for each row, of white noise 50.
     """
     search = Int8Search(points, count, basis)
     found = torch.empty(len(rows), count, dtype=torch.long, device=points.device)
+    spread = torch.empty_like(points[rows, 0])
 
     def search_part(start: int) -> None:
-        found[start : start + HEIGHT] = search(rows[start : start + HEIGHT])
+        part = slice(start, start + HEIGHT)
+        found[part], spread[part] = search(rows[part])
 
     run_parallel(search_part, range(0, len(rows), HEIGHT), points.device, progress)
-    return found
+    return found, spread
 
 
 def prefers_int8(points: Float[Tensor, "n d"]) -> bool:
@@ -72,7 +75,7 @@ class Int8Search:
         self.groups = self.width // GROUP  # of a tile
         self.group_error = self.codes.error.view(tiles, GROUP, self.groups).amax(dim=1).flatten()
 
-    def __call__(self, rows: Int[Tensor, " b"]) -> Int[Tensor, "b count"]:
+    def __call__(self, rows: Int[Tensor, " b"]) -> tuple[Int[Tensor, "b count"], Float[Tensor, " b"]]:
         points, error, square = self.points, self.codes.error, self.codes.square
         own, norm = points[rows], (2 * self.half_square[rows]).sqrt()
         half, minima = self.half_distances(rows)
@@ -89,7 +92,7 @@ class Int8Search:
         reach, own_square = (last.sqrt() + error[rows])[:, None], square[rows, None]
         row, group = (minima.mul_(2).add_(own_square) <= (reach + self.group_error).square_()).nonzero().unbind(dim=1)
         if len(row) > MAX_HITS * len(rows):
-            return nearest_by_products(own, points, self.half_square, self.count)
+            return nearest_by_products(own, points, self.half_square, self.count), norm
         column = self.members(group)
         near = 2 * half[row[:, None], column] + own_square[row] <= (reach[row] + error[column]).square()
         row, column = row[:, None].expand_as(column)[near], column[near]
@@ -97,10 +100,12 @@ class Int8Search:
         # Side by side, to take the nearest of each row.
         place = torch.arange(len(row), device=rows.device) - run_starts(size)[row]
         table = points.new_full((len(rows), int(size.amax())), float("inf"))
-        table[row, place] = self.half_square[column] - sampled_products(own, points, size, column)
+        # From differences, whose error does not grow with any norm: few rows are uncertain.
+        table[row, place] = pair_distances(points, rows[row], column)
         index = torch.zeros_like(table, dtype=torch.long)
         index[row, place] = column
-        return index.gather(1, table.topk(self.count, largest=False, sorted=False).indices)
+        found = index.gather(1, table.topk(self.count, largest=False, sorted=False).indices)
+        return found, torch.zeros_like(norm)
 
     def half_distances(self, rows: Int[Tensor, " b"]) -> tuple[Float[Tensor, "b p"], Float[Tensor, "b g"]]:
         """|s_x q_x - s_y q_y|²/2, less |s_x q_x|²/2, of all points; and its minimum for each group of points."""

@@ -46,5 +46,6 @@ def search_torch(
         rows = cells.index[query]
         if remaining_work(cells, query, count) <= max_work:
             return Candidates(rows, *pruned_search(cells, search_nearby_cells(cells, query, count), progress))
-    found = int8_search(points, rows, count, progress, basis) if int8 else brute_force(points, rows, count, progress)
-    return Candidates(rows, found, points[rows].norm(dim=1))
+    if int8:
+        return Candidates(rows, *int8_search(points, rows, count, progress, basis))
+    return Candidates(rows, brute_force(points, rows, count, progress), points[rows].norm(dim=1))

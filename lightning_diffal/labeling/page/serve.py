@@ -1,7 +1,6 @@
 """`lightning-diffal label DIR`: the page for labels, served from this machine."""
 
 import argparse
-import getpass
 import os
 import secrets
 import socket
@@ -12,8 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lightning_diffal.labeling.corrections import apply_corrections
 from lightning_diffal.labeling.page.session import Session
 from lightning_diffal.pool.folder.folder_lock import lock
+from lightning_diffal.pool.folder.repair import user_name
 
 LOOPBACK = "127.0.0.1"
 
@@ -64,14 +65,8 @@ def label_run(given: argparse.Namespace) -> int:
             uvicorn.Server(config).run([server_socket])
         except KeyboardInterrupt:
             print(f"\nStopped. All answers are in {given.folder}.", file=sys.stderr)
+        apply_corrections(given.folder)  # if this is not reached, the run does so itself when it goes on
     return 0
-
-
-def user_name() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container without names for its users
-        return "unknown"
 
 
 def netloc(host: str, port: int) -> str:

@@ -1,19 +1,23 @@
 """The questions of a run as its pages in the browser see them."""
 
+import math
 import os
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from lightning_diffal.labeling.item_text import item_text
 from lightning_diffal.labeling.page.leases import Leases
 from lightning_diffal.labeling.page.pace import Pace
 from lightning_diffal.labeling.query_files import AUDIT
-from lightning_diffal.labeling.question import Answer, Item, Question
+from lightning_diffal.labeling.question import Answer, Item, Outcome, Question
 from lightning_diffal.labeling.store import OpenQuery, open_query, store_answers
 from lightning_diffal.pool.folder.check import ANNOTATIONS, LEDGER
 
 Json = dict[str, Any]
+READ_AGAIN_SECONDS: Final = 5.0
 
 
 class Session:
@@ -29,14 +33,19 @@ class Session:
         self.leases, self.pace = Leases(), Pace()
         self.lock = threading.Lock()
         self.stamp: object = None
+        self.read_again = math.inf
         self.query: OpenQuery | None = None
 
     def refresh(self) -> OpenQuery | None:
         """Look for new questions, and for answers that came another way, if the files have changed."""
-        stamp = [file_stamp(self.folder / name) for name in (LEDGER, ANNOTATIONS, f"{AUDIT}.json")]
-        if stamp != self.stamp:
+        stamp = self.files_stamp()
+        if stamp != self.stamp or time.monotonic() > self.read_again:
             self.query, self.stamp = open_query(self.folder, audit=self.audit), stamp
+            self.read_again = math.inf
         return self.query
+
+    def files_stamp(self) -> object:
+        return [file_stamp(self.folder / name) for name in (LEDGER, ANNOTATIONS, f"{AUDIT}.json")]
 
     def take(self, client: str, count: int) -> Json:
         """Items for a page, at most `count`, which no other page gets as long as this one renews them."""
@@ -76,7 +85,7 @@ class Session:
             outcome = store_answers(self.folder, accepted, who or self.who, confirm=self.audit)
             saved += [answer.index for answer in (*outcome.stored, *outcome.unchanged)]
             refused += [{"index": refusal.index, "reason": refusal.reason} for refusal in outcome.refused]
-            self.refresh()
+            self.note(outcome)
             self.pace.add(sum(answer.verdict != "undo" for answer in outcome.stored))
             self.leases.claim(client, [index for index in saved if self.answer_json(index) is None])
             return {
@@ -84,6 +93,19 @@ class Session:
                 "refused": refused,
                 "progress": self.progress(),
             }
+
+    def note(self, outcome: Outcome) -> None:
+        """What was stored here is known without reading the files again."""
+        if self.query is None:
+            return
+        for answer in outcome.stored:
+            if answer.verdict == "undo":
+                self.query.answers.pop(answer.index, None)
+            else:
+                self.query.answers[answer.index] = answer
+        self.stamp = self.files_stamp()
+        # Unless somebody else wrote in the same moment: that is seen a little later.
+        self.read_again = min(self.read_again, time.monotonic() + READ_AGAIN_SECONDS)
 
     def answer_of(self, question: Question, said: Json | None) -> Answer:
         if said is not None:
@@ -104,22 +126,22 @@ class Session:
         """The labeled neighbors of an item."""
         with self.lock:
             found = [question for question in self.questions() if question.index == index]
-            return [{**show(near), "label": near.label} for question in found for near in question.neighbors]
+            return [{**self.show(near), "label": near.label} for question in found for near in question.neighbors]
 
     def file(self, index: int) -> Path | None:
-        """The file of an item or of a neighbor; None for everything else. Symbolic links are followed.
-
-        The path of an item is part of the question, and so is trusted, but a relative one must not lead out of the
-        folder of the run.
-        """
+        """The file of an item or of a neighbor; None for everything else."""
         with self.lock:
             items = {item.index: item for one in self.questions() for item in (*one.neighbors, one)}
-        path = items[index].file(self.folder) if index in items else None
+        return self.file_of(items[index]) if index in items else None
+
+    def file_of(self, item: Item) -> Path | None:
+        """Symbolic links are followed. A relative path must not lead out of the folder of the run."""
+        path = item.file(self.folder)
         if path is None:
             return None
         resolved = path.resolve()
-        inside = resolved.is_relative_to(self.folder.resolve())
-        return resolved if resolved.is_file() and (inside or Path(items[index].path or "").is_absolute()) else None
+        allowed = Path(item.path or "").is_absolute() or resolved.is_relative_to(self.folder.resolve())
+        return resolved if allowed and resolved.is_file() else None
 
     def questions(self) -> list[Question]:
         query = self.refresh()
@@ -153,16 +175,16 @@ class Session:
     def item_json(self, question: Question) -> Json:
         known = ("prediction", "probability", "diffused", "reason", "label")
         content = {name: getattr(question, name) for name in known}
-        return {**show(question), **content, "answer": self.answer_json(question.index)}
+        return {**self.show(question), **content, "answer": self.answer_json(question.index)}
 
-
-def show(item: Item) -> Json:
-    """What the page shows of an item."""
-    name = Path(item.path).name if item.path is not None else f"Point {item.index}"
-    text = item.text
-    if text is None and item.path is None:
-        text = f"{name} has neither a picture nor a text: People(render=...) makes one."
-    return {"index": item.index, "name": name, "image": item.path is not None, "text": text}
+    def show(self, item: Item) -> Json:
+        """What the page shows of an item: its picture, or a text."""
+        name = Path(item.path).name if item.path is not None else f"Point {item.index}"
+        text = item_text(item, self.file_of(item))
+        if text is None and item.path is None:
+            text = f"{name} has neither a picture nor a text: People(render=...) makes one."
+        image = item.path is not None and (text is None or item.text is not None)
+        return {"index": item.index, "name": name, "image": image, "text": text}
 
 
 def file_stamp(path: Path) -> tuple[int, int, int] | None:

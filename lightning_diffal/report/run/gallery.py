@@ -9,6 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from lightning_diffal.labeling.item_text import item_text
 from lightning_diffal.report.charts import Table
 from lightning_diffal.report.run.metric_figures import cell
 from lightning_diffal.report.run.run_data import Asked, RunData
@@ -70,7 +71,7 @@ def card_of(folder: Path, one: Asked) -> Card:
     assert question is not None
     path = question.file(folder)
     image = thumbnail(path) if path is not None else None
-    text = question.text if image is None else None
+    text = item_text(question, path) if image is None else None
     if image is None and text is None:
         text = f"{Path(question.path).name if question.path else f'Point {one.index}'} cannot be shown."
     wrong = question.prediction is not None and one.labeled and question.prediction != one.label

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lightning_diffal.report.charts import Chart, Figure, Line, Table, label_axis, number_axis, ticks
+from lightning_diffal.report.charts import Chart, Figure, Line, Number, Table, label_axis, number_axis, ticks
 from lightning_diffal.report.run.run_data import RunData
 from lightning_diffal.report.style import Style
 
@@ -79,8 +79,10 @@ def marker_step(values: Sequence[object]) -> int:
     return max(1, round(len(values) / 30))
 
 
-def cell(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+def cell(value: Number | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def count(labels: int) -> str:

@@ -7,8 +7,9 @@ from lightning_diffal.report.charts import Figure
 from lightning_diffal.report.png import write_png
 from lightning_diffal.report.run.class_figure import class_figure
 from lightning_diffal.report.run.gallery import gallery
+from lightning_diffal.report.run.graph_figure import graph_figure
 from lightning_diffal.report.run.metric_figures import count, finding, metric_figures
-from lightning_diffal.report.run.query_figures import graph_figure, phases_figure, seconds_figure
+from lightning_diffal.report.run.query_figures import phases_figure, seconds_figure
 from lightning_diffal.report.run.run_data import RunData, read_run_data
 from lightning_diffal.report.templates import environment
 from lightning_diffal.report.timings import STAGES

@@ -1,9 +1,9 @@
-"""What the queries were: exploring or refining, how long they took, and how the graph was."""
+"""What the queries were: exploring or refining, and how long they took."""
 
 from collections.abc import Sequence
 
-from lightning_diffal.report.charts import Axis, Bars, Chart, Figure, Line, Number, Table, Tick, number_axis, ticks
-from lightning_diffal.report.run.metric_figures import OTHER, cell, marker_step
+from lightning_diffal.report.charts import Axis, Bars, Chart, Figure, Number, Table, Tick, number_axis, ticks
+from lightning_diffal.report.run.metric_figures import cell
 from lightning_diffal.report.run.run_data import RunData
 from lightning_diffal.report.timings import STAGES, stages_of, timing_chart
 
@@ -45,44 +45,6 @@ def phases_figure(run: RunData) -> Figure | None:
         caption=finding,
         charts=[chart],
         table=Table(caption="Points of each query", head=["round", "explored", "refined"], rows=rows),
-    )
-
-
-def graph_figure(run: RunData) -> Figure | None:
-    """How much of the pool the labels reach, round by round; None for selectors without a graph."""
-    known = [record for record in run.fits if record.unreached is not None]
-    if not known:
-        return None
-    shares = {}
-    for record in known:
-        unlabeled = (run.pool_size or 0) - record.labeled
-        shares[record.round] = (record.unreached or 0) / unlabeled if unlabeled > 0 else 0.0
-    first, last = known[0], known[-1]
-    finding = (
-        f"Before the first query {first.unreached:,} unlabeled points had no path from a label "
-        f"({shares[first.round]:.1%}), before the last {last.unreached:,} ({shares[last.round]:.1%})."
-    )
-    high = max(shares.values()) or 0.01
-    chart = Chart(
-        title="Unreached points",
-        description=finding,
-        x=round_axis(list(shares)),
-        y=number_axis(0.0, high * 1.08, "share of the unlabeled", ticks(0.0, high * 1.08, 4)),
-        marks=[
-            Line(x=list(shares), y=list(shares.values()), style=OTHER, series=0, marker_step=marker_step(list(shares)))
-        ],
-        height=180,
-    )
-    rows = [[str(one.round), f"{one.labeled:,}", f"{one.unreached:,}", f"{shares[one.round]:.2%}"] for one in known]
-    return Figure(
-        title="Health of the graph",
-        caption=f"{finding} Points that stay unreached lie in parts of the graph without a label.",
-        charts=[chart],
-        table=Table(
-            caption="Unlabeled points that no label had reached before the query",
-            head=["round", "labels", "unreached", "share"],
-            rows=rows,
-        ),
     )
 
 
