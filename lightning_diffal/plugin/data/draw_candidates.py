@@ -60,4 +60,6 @@ def neighbors_of(state: RunState, labeled: Int[Tensor, " l"], config: RunConfig)
         return labeled
     points = state.features.float()
     neighbors = getattr(config.selector, "neighbors", None) or default_neighbors(len(points))
-    return brute_force(points - points.mean(dim=0), labeled, min(neighbors + 1, len(points)), iter).unique()
+    near = brute_force(points - points.mean(dim=0), labeled, min(neighbors + 1, len(points)), iter)
+    rows: Tensor = near.unique()
+    return rows
