@@ -149,7 +149,7 @@ def test_the_short_format_is_read_whatever_the_name_of_the_choice(tmp_path):
 def test_files_in_the_formats_of_label_studio_are_read(tmp_path, name):
     """Three annotators of one point, a tie, a skipped task.
 
-    Tasks written after the documented format; the short form was made of them by the converter of label-studio-sdk 2.1.2.
+    Tasks after the documented format; the converter of label-studio-sdk 2.1.2 made the short form of them.
     """
     content = (Path(__file__).parent / name).read_text()
     kept, refused = imported(waiting_run(tmp_path), content, name)
