@@ -40,7 +40,7 @@ def draw_candidates(trainer: Any, config: RunConfig, state: RunState) -> RunStat
     rank_zero_info(
         f"candidates={config.candidates}: the query sees {len(rows)} of {len(pool)} points: {int(known.sum())} labeled "
         f"ones, {config.candidates} drawn, and {len(rows) - int(known.sum()) - config.candidates} neighbors of labeled "
-        f"ones{'' if state.features is not None else ', which are not known without features=...'}."
+        f"ones{'' if state.features is not None else ' (known with features=... only)'}."
     )
     return replace(
         state,
@@ -60,4 +60,6 @@ def neighbors_of(state: RunState, labeled: Int[Tensor, " l"], config: RunConfig)
         return labeled
     points = state.features.float()
     neighbors = getattr(config.selector, "neighbors", None) or default_neighbors(len(points))
-    return brute_force(points - points.mean(dim=0), labeled, min(neighbors + 1, len(points)), iter).unique()
+    near = brute_force(points - points.mean(dim=0), labeled, min(neighbors + 1, len(points)), iter)
+    rows: Tensor = near.unique()
+    return rows
