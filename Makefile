@@ -47,8 +47,9 @@ $(DEMO_READY): pyproject.toml constraints.txt
 	.venv-demo/bin/python -m pip install --editable ".[experiments]"
 	touch $@
 
+# The short form of every benchmark, its table into out/bench; `make bench DATA=DIR` also those that need data sets.
 bench: $(READY)
-	$(BIN)/python benchmarks/bench_query_vs_the_papers_stack.py
+	$(BIN)/python tools/run_benchmarks.py $(if $(DATA),--data $(DATA))
 
 $(READY): pyproject.toml constraints.txt tools/install_torch_cluster.py
 	$(PYTHON) -m venv .venv

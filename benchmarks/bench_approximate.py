@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import faiss
 import torch
@@ -24,7 +25,7 @@ from lightning_diffal import build_graph
 
 K = 15
 MIN_RECALL = 0.97
-Search = Callable[[], Tensor]
+Search = Callable[[], Any]
 
 
 def ours(points: Tensor) -> Iterator[tuple[str, Search]]:
@@ -36,7 +37,7 @@ def our_exact(points: Tensor) -> Iterator[tuple[str, Search]]:
 
 
 def faiss_index(points: Tensor, description: str, **settings: int) -> Tensor:
-    index = faiss.index_factory(points.shape[1], description)
+    index: Any = faiss.index_factory(points.shape[1], description)
     if "efConstruction" in settings:
         index.hnsw.efConstruction = settings.pop("efConstruction")
     index.train(points.numpy())
@@ -49,14 +50,14 @@ def faiss_index(points: Tensor, description: str, **settings: int) -> Tensor:
 def faiss_hnsw(points: Tensor) -> Iterator[tuple[str, Search]]:
     for width in (32, 64, 128):
         text = f"faiss HNSW32, efSearch {width}"
-        yield text, lambda width=width: faiss_index(points, "HNSW32,Flat", efConstruction=40, efSearch=width)
+        yield text, partial(faiss_index, points, "HNSW32,Flat", efConstruction=40, efSearch=width)
 
 
 def faiss_ivf(points: Tensor) -> Iterator[tuple[str, Search]]:
     cells = int(len(points) ** 0.5)
     for probe in (4, 8, 16, 32):
         text = f"faiss IVF{cells}, nprobe {probe}"
-        yield text, lambda probe=probe: faiss_index(points, f"IVF{cells},Flat", nprobe=probe)
+        yield text, partial(faiss_index, points, f"IVF{cells},Flat", nprobe=probe)
 
 
 def hnswlib_search(points: Tensor) -> Iterator[tuple[str, Search]]:
@@ -71,7 +72,7 @@ def hnswlib_search(points: Tensor) -> Iterator[tuple[str, Search]]:
         return torch.from_numpy(index.knn_query(points.numpy(), K + 1)[0].astype("int64"))
 
     for width in (32, 64, 128):
-        yield f"hnswlib, ef {width}", lambda width=width: search(width)
+        yield f"hnswlib, ef {width}", partial(search, width)
 
 
 def pynndescent_search(points: Tensor) -> Iterator[tuple[str, Search]]:
@@ -82,10 +83,10 @@ def pynndescent_search(points: Tensor) -> Iterator[tuple[str, Search]]:
         return torch.from_numpy(index.neighbor_graph[0][:, : K + 1].astype("int64"))
 
     for neighbors in (K + 1, 30):
-        yield f"pynndescent, {neighbors} neighbors", lambda neighbors=neighbors: search(neighbors)
+        yield f"pynndescent, {neighbors} neighbors", partial(search, neighbors)
 
 
-def measured(search: Search) -> tuple[Tensor, float, float]:
+def measured(search: Search) -> tuple[Any, float, float]:
     start, cpu = time.perf_counter(), time.process_time()
     return search(), time.perf_counter() - start, time.process_time() - cpu
 

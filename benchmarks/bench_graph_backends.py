@@ -3,7 +3,7 @@
 All backends run in one process and alternate, after a warm-up; the graphs must be equal. A backend that takes longer
 than a minute is left out of sizes with as many dimensions or more.
 
-Usage: python benchmarks/bench_graph_backends.py [--repeats 3] [--neighbors 10]
+Usage: python benchmarks/bench_graph_backends.py [--repeats 3] [--neighbors 10] [--max-points 10000]
 """
 
 import argparse
@@ -30,11 +30,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--neighbors", type=int, default=10)
+    parser.add_argument("--max-points", type=int, default=50_000)
+    parser.add_argument("--max-dimensions", type=int, default=512)
     arguments = parser.parse_args()
     print(f"cpu, {torch.get_num_threads()} threads, torch {torch.__version__}, k = {arguments.neighbors}; seconds\n")
     print("| n | d | " + " | ".join(BACKENDS) + " |\n|---|---|---|---|---|")
     slow: set[tuple[Backend, int]] = set()
     for n, d in SIZES:
+        if n > arguments.max_points or d > arguments.max_dimensions:
+            continue
         points = torch.from_numpy(synthetic_embeddings(n, d, classes=10)[0])
         times: dict[Backend, list[float]] = {backend: [] for backend in BACKENDS}
         graphs: dict[Backend, NeighborGraph] = {}

@@ -1,7 +1,6 @@
 """Embeddings of hundreds of dimensions for the benchmarks: real features, a trained head, and noise."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +14,7 @@ NAMES = ("efficientnet", "trained head", "made-up", "white noise")
 def load(name: str, data: Path, points: int | None = None) -> Tensor:
     """The pool of that name, all of it or so many points."""
     if name == "efficientnet":  # 20,000 images of CIFAR-10, 1,280 features each
-        found: Any = torch.from_numpy(np.load(data / "cifar10_efficientnet.npz")["x_train"]).float()
-        return found[:points]
+        return torch.from_numpy(np.load(data / "cifar10_efficientnet.npz")["x_train"]).float()[:points]
     if name == "trained head":
         return trained_head(data)[:points]
     if name == "made-up":

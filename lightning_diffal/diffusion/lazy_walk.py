@@ -10,6 +10,7 @@ from torch import Tensor
 from lightning_diffal.diffusion.sparse_rows import Entries
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.numerics.precision import wide_dtype
+from lightning_diffal.numerics.ragged import run_positions
 from lightning_diffal.numerics.sparse import csr
 
 # Edges whose walks are bounded at a time.
@@ -34,7 +35,8 @@ class LazyWalk:
         # The sparse library uses 32-bit indices where it can, and would convert them for every product.
         dtype = torch.int32 if len(graph.col) + n < 2**31 else torch.int64
         rows = torch.arange(n, device=graph.device)
-        place = torch.arange(len(graph.col), device=graph.device) + graph.source  # self-edges come last in a row
+        # Self-edges go between lower and higher neighbors: columns ascend.
+        place = torch.arange(len(graph.col), device=graph.device) + graph.source + (graph.col > graph.source)
         self.crow = (graph.crow + torch.arange(n + 1, device=graph.device)).to(dtype)
         is_self = torch.ones(len(place) + n, dtype=torch.bool, device=graph.device)
         is_self[place] = False
@@ -79,14 +81,25 @@ class LazyWalk:
         Cost: for each hop the edges of all nodes it starts from; where something is dropped these are at most
         1 / `drop_below` a column, about, however large the graph.
         """
-        count = torch.arange(len(nodes) + 1, device=nodes.device, dtype=self.crow.dtype)
-        block = csr(count, nodes.to(self.col.dtype), torch.ones_like(nodes, dtype=self.norm.dtype), self.num_nodes)
         complete = torch.ones_like(nodes, dtype=torch.bool)
+        column = Entries(torch.ones_like(nodes), nodes, torch.ones_like(nodes, dtype=self.norm.dtype))
         for hop, weight in enumerate(self.hops):
             if hop:
-                block = dropped(block, drop_below, complete)
-            block = block @ self.matrix(weight)
-        return Entries(block.crow_indices().diff().long(), block.col_indices(), block.values()), complete
+                column = dropped(column, drop_below, complete)
+            column = self.step(column, weight)
+        return column, complete
+
+    def step(self, columns: Entries, weight: Float[Tensor, " e"]) -> Entries:
+        """One hop of walks that are at `columns`."""
+        # Only the rows of the matrix that are needed, numbered from 0.
+        number = torch.zeros_like(self.self_edge)
+        number[columns.col] = 1
+        needed = number.nonzero()[:, 0]
+        number[needed] = torch.arange(len(needed), device=needed.device)
+        length = self.crow[needed + 1].long() - self.crow[needed]
+        edges = run_positions(self.crow[needed].long(), length)
+        rows = Entries(length, self.col[edges], weight[edges])
+        return Entries(columns.length, number[columns.col], columns.value).times(rows, self.num_nodes)
 
     def edge_bounds(self) -> Iterator[tuple[slice, slice, Float[Tensor, " e"]]]:
         """S_ij is at least this for each edge of P, for some nodes j at a time: those, their edges, and the bounds.
@@ -113,12 +126,11 @@ class LazyWalk:
             yield nodes, edges, bound
 
 
-def dropped(block: Tensor, below: float, complete: Bool[Tensor, " b"]) -> Tensor:
-    """A CSR tensor without its values below a limit; rows that had any are no longer `complete`."""
-    keep = block.values() >= below
-    if bool(keep.all()):
-        return block
-    crow = torch.nn.functional.pad(keep.cumsum(0), (1, 0))[block.crow_indices().long()]
-    complete &= crow.diff() == block.crow_indices().diff()
-    crow = crow.to(block.crow_indices().dtype)
-    return csr(crow, block.col_indices()[keep], block.values()[keep], block.shape[1])
+def dropped(columns: Entries, below: float, complete: Bool[Tensor, " b"]) -> Entries:
+    """The entries that are not below a limit; columns that had any are no longer `complete`."""
+    keep = columns.value >= below
+    kept = torch.nn.functional.pad(keep.cumsum(0), (1, 0))
+    end = columns.length.cumsum(0)
+    length = kept[end] - kept[end - columns.length]
+    complete &= length == columns.length
+    return Entries(length, columns.col[keep], columns.value[keep])

@@ -25,7 +25,7 @@ def apply_corrections(folder: Path) -> list[Correction] | None:
             ledger = Ledger(folder)
             assert ledger.file is not None
             ledger.file.read()
-            ledger.entries = files.entries
+            ledger.entries = list(files.entries)
             numbering = Numbering(names_of_classes(files) or [])
             found = corrections_in(files.entries, Annotations(folder).latest, numbering)
             for correction in found:

@@ -26,11 +26,16 @@ def read_table(text: str) -> Iterator[Answer | Refusal]:
         yield Refusal(line=start + 1, reason="a header with the columns index and label, each once, is needed.")
         return
     delimiter, names = header
+    widest = 0
     for number, row in rows_of(lines, start + 1, delimiter):
         if isinstance(row, str):
             yield Refusal(line=number, reason=row)
         elif any(cell.strip() for cell in row):
+            widest = max(widest, len(row))
             yield read_row(number, row, names)
+    if 0 < widest < len(names):
+        reason = f"the header has {len(names)} cells and no row as many: a line may have been lost in it."
+        yield Refusal(line=start + 1, reason=reason)
 
 
 def find_header(line: str) -> tuple[str, list[str]] | None:

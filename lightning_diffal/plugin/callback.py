@@ -20,6 +20,7 @@ from lightning_diffal.labeling.question import Outcome, Question
 from lightning_diffal.plugin.answers import answer_question
 from lightning_diffal.plugin.audit import audit
 from lightning_diffal.plugin.config import RunConfig
+from lightning_diffal.plugin.data.draw_candidates import draw_candidates
 from lightning_diffal.plugin.data.guard import check_batch_norm, check_training_loaders
 from lightning_diffal.plugin.data.training_source import TrainingSource
 from lightning_diffal.plugin.diffused_labels import (
@@ -111,6 +112,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         learn_from_graph: Train on unlabeled points, too, with the labels that diffuse to them over the graph of the
             features (without features, of the inputs): True, or `LearnFromGraph(...)` with other settings. They never
             count as labels, and none are used where the graph does not predict the labels there are.
+        candidates: For pools that are too large to embed and search in every round: so many unlabeled points, drawn by
+            seed in each round, and all labeled ones are what a query sees. With fixed features also the neighbors of
+            labeled ones. None sees all.
     """
 
     @skip_type_check
@@ -143,6 +147,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         features: FeatureArgument = None,
         feature_dim: int | None = 64,
         learn_from_graph: bool | LearnFromGraph = False,
+        candidates: int | None = None,
     ) -> None:
         super().__init__()
         self.config = RunConfig(
@@ -173,6 +178,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             features=features,
             feature_dim=feature_dim,
             learn_from_graph=as_settings(type(self).__name__, learn_from_graph),
+            candidates=candidates,
         )
         self.feature_graph = FeatureGraph()
         self.state: RunState | None = None
@@ -186,6 +192,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         self.last_folder: Path | None = None
         self.embeddings: Tensor | None = None
         """Of all candidates, as the last query has them."""
+        self.embedded: list[int] = []
+        """Their indices."""
         self.source: TrainingSource | None = None
         self.checkpoint_records: list[dict[str, Any]] = []
         self.batches, self.started, self.dry_run_done = 0, 0.0, False
@@ -256,7 +264,10 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         Args:
             limit: How many at most.
         """
-        return audit(self.config, self.state, self.embeddings, limit)
+        state = self.state
+        if state is not None and state.features is None:
+            state = replace(state, candidates=self.embedded)
+        return audit(self.config, state, self.embeddings, limit)
 
     @property
     def history(self) -> History:
@@ -366,8 +377,9 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         Their labels are there if the oracle answers at once; else the question is ready to be asked.
         """
         timer = stage_timer_for(trainer, module)
+        state = draw_candidates(trainer, self.config, state)
         embedded = embed_pool(trainer, module, self.config, state, timer)
-        self.embeddings = embedded.embeddings
+        self.embeddings, self.embedded = embedded.embeddings, state.candidates
         state, accuracy = with_best_features(trainer, self.config, state, embedded, timer)
         query, answers = choose_points(trainer, self.config, state, embedded, timer)
         labels = answers.complete(query.indices.tolist()) if state.oracle.immediate else None

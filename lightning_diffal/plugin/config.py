@@ -61,12 +61,13 @@ class RunConfig:
     features: Any
     feature_dim: int | None
     learn_from_graph: LearnFromGraph | None
+    candidates: int | None
 
     def __post_init__(self) -> None:
         name = self.callback
         check_count(name, "query_size", self.query_size)
         check_count(name, "budget", self.budget)
-        for argument in ("pool_batch_size", "num_classes", "feature_dim"):
+        for argument in ("pool_batch_size", "num_classes", "feature_dim", "candidates"):
             if getattr(self, argument) is not None:
                 check_count(name, argument, getattr(self, argument))
         for argument in ("warm_start", "trial_batch", "weights_only"):
@@ -99,6 +100,10 @@ class RunConfig:
             "unlabeled": (optional("unlabeled", str, int), "the name or position of a training loader"),
             "layer": (optional("layer", str), "the dotted name of a submodule, or None,"),
             "folder": (optional("folder", str, os.PathLike), "a path, or None,"),
+            "candidates": (
+                self.candidates is None or self.candidates >= self.query_size,
+                f"at least query_size={self.query_size}",
+            ),
             "seed": (
                 self.seed is not None and optional("seed", int) and 0 <= self.seed < 2**32,
                 "a whole number in [0, 2**32)",

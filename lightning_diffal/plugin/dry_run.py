@@ -30,7 +30,7 @@ def dry_run(trainer: Any, module: Any, config: RunConfig, state: RunState) -> in
     source = pool_source(trainer, config, state)
     if config.label is None:
         check_label_position(state.dataset, len(state.pool))
-    config.selector.check_pool(len(state.candidates))
+    config.selector.check_pool(min(len(state.candidates), config.candidates or len(state.candidates)))
     needs = needs_of_query(config, state)
     if not needs:
         return None

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="lightning-diffal",
-        description="Run active-learning studies; check and repair the folders of runs.",
+        description="Label, report, check and repair runs; run active-learning studies.",
     )
     commands = top.add_subparsers(dest="command", required=True)
     runs = commands.add_parser("run", help="run a study; finished runs are not repeated")

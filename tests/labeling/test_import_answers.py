@@ -146,8 +146,11 @@ def test_the_short_format_is_read_whatever_the_name_of_the_choice(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["label_studio.json", "label_studio.min.json"])
-def test_files_of_label_studio_itself_are_read(tmp_path, name):
-    """Written by the converter of label-studio-sdk 2.1.2: three annotators of one point, a tie, a skipped task."""
+def test_files_in_the_formats_of_label_studio_are_read(tmp_path, name):
+    """Three annotators of one point, a tie, a skipped task.
+
+    Tasks after the documented format; the converter of label-studio-sdk 2.1.2 made the short form of them.
+    """
     content = (Path(__file__).parent / name).read_text()
     kept, refused = imported(waiting_run(tmp_path), content, name)
     assert kept == {10: "dog", 12: "eel"} | ({13: "skip"} if name == "label_studio.json" else {})  # short: left out

@@ -13,6 +13,7 @@ from lightning_diffal.labeling.page.session import Session
 from lightning_diffal.labeling.question import Answer, Question
 from lightning_diffal.labeling.store import open_query, store_answers
 from lightning_diffal.studies.cli import main
+from tests.contrast import contrast
 from tests.labeling.page_folder import asking_run, picture, picture_questions
 
 TOKEN = "correct-token"
@@ -243,6 +244,20 @@ def test_the_next_questions_appear_without_a_restart(folder):
     asking_run(folder, texts(20, 21))
     after = post(client, "api/take", count=9).json()
     assert [item["index"] for item in after["items"]] == [20, 21]
+
+
+@pytest.mark.parametrize("theme", [0, 1])
+def test_texts_and_edges_stand_out_in_light_and_dark(theme):
+    css = (STATIC / "page.css").read_text()
+    colors = dict(re.findall(r"--([\w-]+): (#\w{6});", re.findall(r":root \{(.*?)\}", css, re.DOTALL)[theme]))
+    for text in ("text", "soft", "accent"):
+        assert contrast(colors[text], colors["paper"]) >= 4.5, text
+        assert contrast(colors[text], colors["raised"]) >= 4.5, text
+    assert contrast(colors["text"], colors["tint"]) >= 4.5
+    for fill in ("accent", "alert"):
+        assert contrast(colors[f"on-{fill}"], colors[fill]) >= 4.5, fill
+    for edge in ("edge", "mark"):
+        assert contrast(colors[edge], colors["paper"]) >= 3, edge
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,7 @@ def test_labels_are_given_by_keys_alone_and_nothing_acknowledged_is_lost(browser
 
 
 def one_at_a_time(browser, folder):
+    place = browser.find("stage").rect
     browser.answer("2", status="Saved “bee”")
     assert said(folder) == {10: "bee"}, "on the disk when the page says so"
     browser.answer("s", status="Saved “skipped”")
@@ -132,8 +133,10 @@ def one_at_a_time(browser, folder):
     shown = "return document.querySelector('#stage img').naturalWidth"
     browser.wait(lambda: browser.driver.execute_script(shown) == 16)
     assert "bee" not in browser.text("about"), "guesses are hidden at first"
-    browser.press("g")
+    browser.press("g", "/", "kiw")
     assert "Model: bee 80%" in browser.text("about")
+    assert browser.find("stage").rect == place, "the item stays where it is"
+    browser.press(Keys.ESCAPE)
     browser.press("n")
     browser.wait(lambda: [one.text for one in browser.all("#neighbors figcaption")] == ["ant"])
     browser.press("n", "g")

@@ -1,8 +1,7 @@
 """Answers of people: on the disk when the call returns, checked one by one, the last one about a point counts."""
 
 import json
-import subprocess
-import sys
+import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -73,18 +72,22 @@ def test_further_classes_are_taken_only_where_the_run_allows_them(tmp_path):
     assert store_answers(tmp_path, [Answer(index=11, label="7")]).refused, "a number beyond the classes names none"
 
 
+def answer_every_third(folder, start):
+    for index in range(start, 60, 3):
+        assert store_answers(folder, [Answer(index=index, label="cat")]).stored
+
+
 def test_threads_and_processes_that_write_at_once_lose_nothing(tmp_path):
     waiting_run(tmp_path, rounds=[range(60)])
-    code = (
-        "import sys; from pathlib import Path; from lightning_diffal.labeling.store import store_answers\n"
-        "from lightning_diffal.labeling.question import Answer\n"
-        "for index in range(int(sys.argv[2]), 60, 3):\n"
-        "    assert store_answers(Path(sys.argv[1]), [Answer(index=index, label='cat')]).stored"
-    )
-    others = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(start)]) for start in (0, 1)]
+    fork = multiprocessing.get_context("fork")
+    others = [fork.Process(target=answer_every_third, args=(tmp_path, start)) for start in (0, 1)]
+    for process in others:
+        process.start()
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda index: store_answers(tmp_path, [Answer(index=index, label="dog")]), range(2, 60, 3)))
-    assert [process.wait(60) for process in others] == [0, 0]
+    for process in others:
+        process.join(60)
+    assert [process.exitcode for process in others] == [0, 0]
     latest = Annotations(tmp_path).latest
     assert {index: answer.label for index, answer in latest.items()} == {
         index: "dog" if index % 3 == 2 else "cat" for index in range(60)

@@ -103,7 +103,7 @@ def test_the_query_is_that_of_computing_every_gain_every_time(case):
 @pytest.mark.parametrize(("seed", "stored"), [(0, 0), (1, 500), (2, 2000), (3, 20000)])
 def test_rough_bounds_and_little_memory_change_no_choice(monkeypatch, seed, stored):
     # Columns of so few walks that nearly all has to be bounded, computed few at a time; all, some or none are kept.
-    changes = {"NEGLIGIBLE": (20.0, 4.0, 0.0), "MAX_DROPPED": 0.1, "FIRST_COLUMNS": (3, 2, 1), "BLOCK_ENTRIES": 300}
+    changes = {"NEGLIGIBLE": (20.0, 0.0), "MAX_DROPPED": 0.1, "FIRST_COLUMNS": (3, 1), "BLOCK_ENTRIES": 300}
     for name, value in (changes | {"STORED_ENTRIES": stored}).items():
         monkeypatch.setattr(coverage, name, value)
     snapshot, selector = pool(250, known=4 * seed, seed=seed), CoverageSelector(neighbors=5)

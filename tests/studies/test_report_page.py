@@ -8,6 +8,7 @@ import pytest
 from lightning_diffal.report.style import DARK, HUES, LIGHT, STYLES, style_of
 from lightning_diffal.studies.report.page import page
 from lightning_diffal.studies.report.sections import sections_of
+from tests.contrast import contrast
 from tests.html_tree import parse
 from tests.studies.synthetic_results import results_of
 
@@ -66,17 +67,10 @@ def test_light_and_dark_each_have_every_color(html):
     assert "prefers-reduced-motion" in html
 
 
-def luminance(color):
-    parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    red, green, blue = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 def test_every_line_stands_out_from_the_paper(theme):
     for hue in HUES:
-        dim, bright = sorted([luminance(theme[hue]), luminance(theme["paper"])])
-        assert (bright + 0.05) / (dim + 0.05) >= 3, hue
+        assert contrast(theme[hue], theme["paper"]) >= 3, hue
 
 
 def test_no_two_selectors_look_alike():

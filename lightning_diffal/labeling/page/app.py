@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
 from lightning_diffal.labeling.page.access import Access
-from lightning_diffal.labeling.page.pictures import read_picture
+from lightning_diffal.labeling.page.served_pictures import read_picture
 from lightning_diffal.labeling.page.session import Session
 from lightning_diffal.labeling.question import VERDICTS
 

@@ -123,7 +123,7 @@ def corrections(files: RunFiles, labels: Mapping[int, int]) -> Iterator[str]:
         ledger = Ledger(files.folder)
         assert ledger.file is not None
         ledger.file.read()
-        ledger.entries = files.entries
+        ledger.entries = list(files.entries)
         ledger.correct(correction_of(in_ledger, files.labels))
     if waiting and files.answers is not None:
         answers = AnswerFile(files.folder, files.answers.dataset)

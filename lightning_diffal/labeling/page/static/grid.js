@@ -106,7 +106,7 @@ export class Grid {
       const place = this.focus + steps[event.key];
       if (place >= 0 && place < this.items.length) this.select(place, { extend: event.shiftKey });
     } else if (event.key === " " && this.items.length) this.select(this.focus, { toggle: true });
-    else if (event.key === "Enter") this.page.run(() => this.save());
+    else if (event.key === "Enter") this.page.confirm();
     else if (event.key.toLowerCase() === "a") this.items.forEach((item) => this.picked.add(item.index));
     else if (event.key === "Escape") this.picked.clear();
     else return false;

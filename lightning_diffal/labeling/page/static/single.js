@@ -58,7 +58,7 @@ export class Single {
   key(event) {
     if (event.key === "ArrowLeft") this.move(-1);
     else if (event.key === "ArrowRight") this.move(1);
-    else if (event.key === "Enter" && this.item && this.item.label) this.choose({ verdict: "label", label: this.item.label });
+    else if (event.key === "Enter" && this.item && this.item.label) this.page.confirm();
     else return false;
     return true;
   }
