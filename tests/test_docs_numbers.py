@@ -25,7 +25,7 @@ def keeps_steps(result):
 
 def series_of(result):
     """The name of a result's row: learning from the graph is a series of its own."""
-    return result["selector"] + ", learning from the graph" * result["settings"].get("learn_from_graph", False)
+    return result["selector"] + ", learning from the graph" * ("learn_from_graph" in result["settings"])
 
 
 def accuracies(result):

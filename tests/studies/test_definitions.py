@@ -54,7 +54,7 @@ def test_results_of_earlier_versions_are_found_under_the_settings_of_today():
         result = json.loads(path.read_text())
         study, of_data = STUDIES[result["study"]], ("num_classes", "data")
         options = {name: result["settings"][name] for name in ("shrink_below", "budget", "pool", "first", "query_size")}
-        learning = result["settings"].get("learn_from_graph", False)
+        learning = "learn_from_graph" in result["settings"]
         study = replace(study, learn_from_graph=learning, **options)
         today = study.settings() | own_settings(study, result["selector"])
         today |= {name: result["settings"][name] for name in of_data if name in result["settings"]}
