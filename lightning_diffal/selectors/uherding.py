@@ -129,11 +129,11 @@ class KernelCoverage:
 
     def gains(self, candidates: Float[Tensor, "m d"]) -> Int[Tensor, " m"]:
         """How much each candidate would add, in whole units."""
-        gains = [
-            self.kernel(some).sub_(self.covered).clamp_min_(0) @ self.weight
-            for some in candidates.split(tile_height(len(self.points)))
-        ]
-        return (torch.cat(gains) / self.unit).round().long()
+        gains = torch.empty_like(candidates[:, 0])  # at once: small tensors between large ones leave memory in pieces
+        height = tile_height(len(self.points))
+        for part, some in zip(gains.split(height), candidates.split(height), strict=True):
+            torch.mv(self.kernel(some).sub_(self.covered).clamp_min_(0), self.weight, out=part)
+        return (gains / self.unit).round().long()
 
     def add(self, others: Float[Tensor, "m d"]) -> None:
         for some in others.split(tile_height(len(self.points))) if len(others) else ():

@@ -140,11 +140,11 @@ def test_of_equal_scores_the_lower_index_counts_as_lower():
 def test_the_graph_of_a_snapshot_is_built_once():
     snapshot, truth = snapshot_of(n=90)
     ask(LocalMaxSelector(of=PoissonSelector(neighbors=6), neighbors=6), snapshot, 5, truth)
-    assert list(snapshot.graphs) == [6]
+    assert list(snapshot.graphs) == [("embeddings", 6)]
     ask(LocalMaxSelector(of=DirichletSelector(neighbors=7), neighbors=6), snapshot, 5, truth)
-    assert list(snapshot.graphs) == [6, 7]
+    assert list(snapshot.graphs) == [("embeddings", 6), ("embeddings", 7)]
     fresh = build_graph(snapshot.embeddings, 7, symmetric=True)
-    assert (dense(snapshot.graphs[7]) == dense(fresh)).all()
+    assert (dense(snapshot.graphs["embeddings", 7]) == dense(fresh)).all()
 
 
 def test_local_max_passes_on_what_its_score_needs():
