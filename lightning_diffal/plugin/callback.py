@@ -96,7 +96,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         folder: Where `rounds.jsonl`, the ledger of the run, is kept. By default `active_learning` under the Trainer's
             `default_root_dir`. A run that was killed continues when it is started again with the same folder.
         trial_batch: Before an oracle is asked for the first labels, train a copy of the model on one batch with
-            stand-in labels, so that what cannot be trained costs no label. A simulation needs no trial.
+            stand-in labels, so that what cannot be trained costs no label. In one process, and not in a simulation.
         weights_only: Load the checkpoints in `folder` as tensors and plain values only. False allows models and
             callbacks that save other types, and lets anyone who can write to the folder run code here.
         seed: Of the first labels, the choices and, in `active.fit`, each round's training.

@@ -17,7 +17,6 @@ from typing import Any
 import lightning.pytorch
 import pytorch_lightning
 import torch
-from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers.logger import DummyLogger
 from lightning.pytorch.utilities import rank_zero_info
@@ -45,13 +44,14 @@ SETTINGS = (
 def try_training_batch(trainer: Any, module: Any, config: RunConfig, first_fit: RunState, loaders: Any) -> None:
     """Train a copy of the model on one batch.
 
-    Left out where weights are sharded, and where the model cannot be copied or there is no memory for a second one.
+    Left out under several processes, where a Trainer of one process would tell every module that its rank is 0, and
+    where the model cannot be copied or there is no memory for a second one.
 
     Args:
         first_fit: As `with_stand_ins` makes it.
         loaders: The user's.
     """
-    if not is_a(trainer.strategy, "SingleDeviceStrategy") and not is_a(trainer.strategy, "DDPStrategy"):
+    if trainer.world_size > 1 or not is_a(trainer.strategy, "SingleDeviceStrategy"):
         return
     with temporary_seed(config.seed), silence():
         try:
@@ -114,7 +114,6 @@ def train_one_batch(trainer: Any, model: Any, loaders: Any) -> None:
         trial = make_trainer(
             accelerator="gpu" if device.type == "cuda" else device.type,
             devices=1 if device.index is None else [device.index],
-            plugins=[LightningEnvironment()],  # one process, whatever started this one
             limit_val_batches=0,
             logger=[DummyLogger() for _ in trainer.loggers] or False,
             default_root_dir=folder,
