@@ -54,7 +54,7 @@ def ledger(folder):
     path = folder / "active_learning" / "rounds.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     whole = [json.loads(line) for line in lines if line.endswith("\n")]
-    return [[line["indices"], line["labels"], line["scores"]] for line in whole]
+    return [[line["indices"], line["labels"], line["scores"]] for line in whole if "labels" in line]
 
 
 def answers(folder):
