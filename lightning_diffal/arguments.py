@@ -32,6 +32,12 @@ def check_count(caller: str, name: str, value: object) -> None:
         raise ValueError(f"{caller}({name}={value!r}): a whole number of at least 1 is needed.")
 
 
+def check_share(caller: str, name: str, value: object) -> None:
+    """Refuse what is not a number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise ValueError(f"{caller}({name}={value!r:.60}): a number from 0 to 1 is needed.")
+
+
 def check_flag(caller: str, name: str, value: object) -> None:
     """Refuse what is not True or False."""
     if not isinstance(value, bool):

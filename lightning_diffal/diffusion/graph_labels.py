@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.arguments import check_count, check_share, skip_type_check
 from lightning_diffal.diffusion.walk import diffused_mass
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_graph
 from lightning_diffal.labels import UNLABELED, check_labels
@@ -29,7 +29,12 @@ class GraphLabels:
 @torch.no_grad()
 @skip_type_check
 def graph_labels(
-    graph: NeighborGraph, labels: Int[Tensor, " n"], num_classes: int, *, steps: int = STEPS
+    graph: NeighborGraph,
+    labels: Int[Tensor, " n"],
+    num_classes: int,
+    *,
+    steps: int = STEPS,
+    class_balance: float = 0.0,
 ) -> GraphLabels:
     """The class that each point gets when the known labels diffuse over the symmetric graph.
 
@@ -39,19 +44,38 @@ def graph_labels(
     Args:
         labels: Class of each node, -1 where unknown.
         steps: T. In many steps h becomes the harmonic solution, that of Laplace learning.
+        class_balance: Divide h_c by this power of Σ_i h_ic, the mass of the class on the whole graph: few labels at
+            hubs win too many points otherwise. 1 makes all classes equally large, 0 changes nothing.
 
     Cost: O(steps · edges · classes) time, 16 (c + 1) bytes a node; sums are taken in float64.
-    Reference: Zhu, Ghahramani & Lafferty, Semi-Supervised Learning Using Gaussian Fields and Harmonic Functions, 2003.
+    Reference: Zhu, Ghahramani & Lafferty, Semi-Supervised Learning Using Gaussian Fields and Harmonic Functions, 2003;
+    section 4 has the class mass normalization.
     """
-    check_diffusion("graph_labels", graph, labels, num_classes, steps)
-    return strongest_class(diffused_mass(graph.symmetric, labels.long(), num_classes, steps))
+    check_diffusion("graph_labels", graph, labels, num_classes, steps, class_balance)
+    mass = diffused_mass(graph.symmetric, labels.long(), num_classes, steps)
+    return strongest_class(with_class_factors(mass, class_factors(mass, class_balance)))
 
 
 @skip_type_check
-def check_diffusion(caller: str, graph: NeighborGraph, labels: Tensor, num_classes: int, steps: int) -> None:
+def check_diffusion(
+    caller: str, graph: NeighborGraph, labels: Tensor, num_classes: int, steps: int, class_balance: float
+) -> None:
     check_graph(caller, graph)
     check_labels(caller, labels, graph.num_nodes, num_classes, graph.device)
     check_count(caller, "steps", steps)
+    check_share(caller, "class_balance", class_balance)
+
+
+def class_factors(mass: Float[Tensor, "n w"], class_balance: float) -> Float[Tensor, " c"]:
+    """(Σ_i h_ic)^(-class_balance): what the mass of each class is multiplied by; 1 for a class without mass."""
+    by_class = mass[:, :-1].sum(dim=0)
+    return torch.where(by_class > 0, by_class, 1.0).pow(-class_balance)
+
+
+def with_class_factors(mass: Float[Tensor, "b w"], factors: Float[Tensor, " c"]) -> Float[Tensor, "b w"]:
+    """The mass of each class times its factor, and the new total in the last column."""
+    by_class = mass[:, :-1] * factors
+    return torch.cat([by_class, by_class.sum(dim=1, keepdim=True)], dim=1)
 
 
 def strongest_class(mass: Float[Tensor, "b w"]) -> GraphLabels:

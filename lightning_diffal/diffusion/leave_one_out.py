@@ -7,7 +7,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import check_count, skip_type_check
-from lightning_diffal.diffusion.graph_labels import STEPS, check_diffusion, strongest_class
+from lightning_diffal.diffusion.graph_labels import (
+    STEPS,
+    check_diffusion,
+    class_factors,
+    strongest_class,
+    with_class_factors,
+)
 from lightning_diffal.diffusion.walk import initial_mass, step
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.graph.reorder import locality_order, renumbered
@@ -57,6 +63,7 @@ def leave_one_out(
     steps: int = STEPS,
     max_points: int = 256,
     keep_class_size: bool = False,
+    class_balance: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> LeaveOneOut:
     """Predict labeled points from the labels of all others, by the diffusion of `graph_labels`.
@@ -77,12 +84,13 @@ def leave_one_out(
         keep_class_size: Multiply the mass of the point's own class, which has one of its m_c labels less than before,
             by 1 + 1 / (m_c - 1)². With two labels a class all others would be twice as strong, and the accuracy far
             lower than with all labels: 19% where it is 42% (docs/design.md).
+        class_balance: As of `graph_labels`; the mass of the classes is that of the diffusion with all labels.
         generator: Draws them; by default one seeded with 0.
 
     Cost: O(steps · edges · (classes + points / 2)) time; W̄ is symmetric, so that half of the steps give all r_t.
     Memory: 1 KiB a node and that of the diffusion. 256 points of 50,000 with 15 neighbors take 5 s of one core.
     """
-    check_diffusion("leave_one_out", graph, labels, num_classes, steps)
+    check_diffusion("leave_one_out", graph, labels, num_classes, steps, class_balance)
     check_count("leave_one_out", "max_points", max_points)
     points = (labels != UNLABELED).nonzero()[:, 0]
     if len(points) > max_points:
@@ -99,20 +107,16 @@ def leave_one_out(
     found = mass.new_zeros(len(rows), num_classes + 1)
     for t in range(steps):
         found += restarts[:, steps - 1 - t, None] * block.times(mass, 0)
-        if t < steps - 1:
-            mass = step(graph, mass, labels)
+        mass = step(graph, mass, labels)
     to_itself = (restarts.flip(1) * returns.cumsum(1)).sum(dim=1)
-    # Both the class of the point itself and the total, the last column, have what the walk would bring back to it.
-    for column in (own, torch.full_like(own, num_classes)):
-        left = found.gather(1, column[:, None])[:, 0] - to_itself
-        left = torch.where(left > ROUNDING * to_itself, left, 0.0)
-        found.scatter_(1, column[:, None], left[:, None])
+    # The class of the point itself has what the walk would bring back to it. The total is that of the new masses.
+    others = found.gather(1, own[:, None])[:, 0] - to_itself
+    others = torch.where(others > ROUNDING * to_itself, others, 0.0)
     if keep_class_size:
         size = labels[labels != UNLABELED].bincount(minlength=num_classes)[own]
-        mass_of_class = found.gather(1, own[:, None])[:, 0]
-        more = mass_of_class / (size - 1).clamp(min=1).square()
-        found.scatter_(1, own[:, None], (mass_of_class + more)[:, None])
-        found[:, -1] += more
+        others += others / (size - 1).clamp(min=1).square()
+    found.scatter_(1, own[:, None], others[:, None])
+    found = with_class_factors(found, class_factors(mass, class_balance))
     predicted = strongest_class(found)
     strongest = found[:, :-1].amax(dim=1)
     support = torch.where(strongest > 0, found.gather(1, own[:, None])[:, 0] / strongest, 1.0)

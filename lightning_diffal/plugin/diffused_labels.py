@@ -9,9 +9,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
 from lightning_diffal.diffusion.calibration import expected_accuracy
-from lightning_diffal.diffusion.graph_labels import graph_labels
 from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints, LearnFromGraph, ModelPredictions
-from lightning_diffal.diffusion.leave_one_out import leave_one_out
 from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED
@@ -118,8 +116,8 @@ def predict_labels(config: RunConfig, state: RunState, graph: FeatureGraph) -> P
     neighbors = graph.of(state, settings.neighbors, device, StageTimer(), SINGLE_PROCESS)
     labels, num_classes = candidate_labels(state)
     labels = labels.to(device)
-    diffused = graph_labels(neighbors, labels, num_classes, steps=settings.steps)
-    left_out = leave_one_out(neighbors, labels, num_classes, steps=settings.steps, keep_class_size=True)
+    diffused = settings.graph_labels(neighbors, labels, num_classes)
+    left_out = settings.leave_one_out(neighbors, labels, num_classes)
     known = labels != UNLABELED
     expected = expected_accuracy(left_out, diffused.confidence)
     expected = torch.where(known, 1.0, torch.where(diffused.labels == UNLABELED, 0.0, expected))

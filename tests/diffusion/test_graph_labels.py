@@ -50,6 +50,39 @@ def test_diffused_labels_are_those_of_dense_matrix_powers(n, k, c, known, steps,
 
 
 @sizes
+def test_balanced_classes_have_their_mass_divided_by_its_power(n, k, c, known, steps, seed):
+    graph, labels = pool(n, k=k, c=c, known=known, seed=seed)
+    mass = dense_masses(graph, labels.numpy(), c, steps)
+    for power in (0.5, 1.0):
+        balanced = mass / np.maximum(mass.sum(axis=0), 1e-300) ** power
+        found = graph_labels(graph, labels, c, steps=steps, class_balance=power)
+        np.testing.assert_allclose(found.confidence.numpy(), expected_margin(balanced), rtol=0, atol=1e-9)
+        clear = expected_margin(balanced) > 1e-9
+        np.testing.assert_array_equal(found.labels.numpy()[clear], balanced.argmax(axis=1)[clear])
+        left_out = leave_one_out(graph, labels, c, steps=steps, class_balance=power)
+        for row, confidence in zip(left_out.rows.tolist(), left_out.confidence.tolist(), strict=True):
+            others = labels.numpy().copy()
+            others[row] = -1
+            alone = dense_masses(graph, others, c, steps)[[row]] / np.maximum(mass.sum(axis=0), 1e-300) ** power
+            assert confidence == pytest.approx(expected_margin(alone)[0], abs=1e-9)
+
+
+def test_labels_at_a_hub_do_not_win_the_points_of_balanced_classes():
+    # Two equal clusters, a bridge between them; class 0 has its label at the bridge, where all walks pass.
+    generator = torch.Generator().manual_seed(0)
+    truth = torch.arange(400) % 2
+    points = torch.randn(400, 2, generator=generator) + 3.2 * truth[:, None]
+    near = (points - 1.3).square().sum(dim=1)
+    labels = torch.full((400,), -1)
+    labels[torch.where(truth == 0, near, torch.inf).argmin()] = 0
+    labels[torch.where(truth == 1, -near, torch.inf).argmin()] = 1
+    graph = build_graph(points, 10)
+    plain, balanced = (graph_labels(graph, labels, 2, class_balance=power).labels == truth for power in (0.0, 1.0))
+    assert plain.double().mean() < 0.83
+    assert balanced.double().mean() > plain.double().mean() + 0.05
+
+
+@sizes
 def test_leave_one_out_is_the_diffusion_without_each_label(n, k, c, known, steps, seed):
     graph, labels = pool(n, k=k, c=c, known=known, seed=seed)
     found = leave_one_out(graph, labels, c, steps=steps)
@@ -98,6 +131,13 @@ def test_a_sample_of_the_labeled_points_is_predicted_from_all_labels():
     assert torch.equal(everything.rows[place], some.rows)
     assert torch.equal(everything.predicted[place], some.predicted)
     torch.testing.assert_close(everything.confidence[place], some.confidence, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("power", [-0.1, 1.5, "half", True, float("nan")])
+def test_a_class_balance_beyond_0_to_1_is_refused(power):
+    graph, labels = pool(20)
+    with pytest.raises(ValueError, match=r"graph_labels\(class_balance=.*a number from 0 to 1 is needed"):
+        graph_labels(graph, labels, 3, class_balance=power)
 
 
 def test_without_labels_nothing_is_predicted():

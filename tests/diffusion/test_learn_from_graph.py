@@ -86,8 +86,12 @@ def test_models_that_know_more_than_the_graph_fade_it_out():
     assert fade(found, ModelPredictions(rows, torch.where(rows % 4 == 0, 1, 0))) == 1.0, "the model 0.25"
     assert fade(found, ModelPredictions(rows, graph_is_right.long())) == 1.0, "equal"
     assert fade(found, ModelPredictions(rows, torch.where(rows % 10 < 9, 1, 0))) == 0.0, "the model 0.9"
-    late = torch.where(rows < 140, 0, 1)
-    assert fade(found, ModelPredictions(rows, late)) == 0.0, "the last sixty count"
+    late = torch.where(rows < 80, 0, 1)
+    assert fade(found, ModelPredictions(rows, late)) == 0.0, "the last 120 count"
+    behind = torch.where(rows % 20 < 13, graph_is_right.long().clamp(min=(rows % 20 < 7).long()), graph_is_right.long())
+    lead = (behind.double() - graph_is_right.double())[-120:]
+    between = (0.2 - float(lead.mean()) + float(lead.std()) / 120**0.5) / 0.1
+    assert fade(found, ModelPredictions(rows, behind)) == pytest.approx(between), "the model 0.65"
     assert fade(found, ModelPredictions(rows[:0], rows[:0])) == 1.0
 
 
@@ -104,10 +108,11 @@ def clusters(noise):
 def test_of_each_class_the_surest_are_learned_from_where_the_graph_fits():
     graph, labels, truth = clusters(1.0)
     found = LearnFromGraph(fraction=0.25).choose(graph, labels, 3)
-    assert found.share > 0.8
+    assert 2.4 < found.share <= 3.0
+    assert LearnFromGraph(share=0.5).choose(graph, labels, 3).share == pytest.approx(found.share / 6)
     assert (found.labels == truth[found.rows]).double().mean() > 0.98
     assert (labels[found.rows] == -1).all()
-    diffused = graph_labels(graph, labels, 3)
+    diffused = graph_labels(graph, labels, 3, class_balance=0.75)
     sizes = diffused.labels[labels < 0].bincount()
     assert torch.equal(found.labels.bincount(), (sizes * 0.25).ceil().long())
     assert (found.confidence.diff() <= 0).all()
@@ -125,3 +130,19 @@ def test_in_many_steps_diffused_labels_are_those_of_graphlearnings_laplace():
     np.testing.assert_array_equal(found.labels.numpy(), solution.argmax(axis=1))
     top = np.sort(solution / solution.sum(axis=1, keepdims=True), axis=1)
     np.testing.assert_allclose(found.confidence.numpy(), top[:, -1] - top[:, -2], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needed"),
+    [
+        ({"fraction": 2}, "a number from 0 to 1"),
+        ({"class_balance": -1}, "a number from 0 to 1"),
+        ({"share": -1}, "a number of at least 0"),
+        ({"share": float("inf")}, "a number of at least 0"),
+        ({"steps": 0}, "a whole number of at least 1"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(arguments, needed):
+    name, value = next(iter(arguments.items()))
+    with pytest.raises(ValueError, match=rf"LearnFromGraph\({name}={value}\): {needed}"):
+        LearnFromGraph(**arguments)
