@@ -46,8 +46,10 @@ class RunState:
 
     loader: "DataLoader[Any]"
     """The first training loader, as the user made it."""
+    points: list[int]
+    """Indices of the points that the loader can draw."""
     candidates: list[int]
-    """Indices of the points that may be asked about."""
+    """Those of them that may be asked about: people have not given them up."""
     views: list[PoolView]
     """Training datasets that show points of the pool, the pool's own first."""
     other_datasets: list[MapStyle]
@@ -118,7 +120,8 @@ def open_state(trainer: Any, config: RunConfig, loaders: Any) -> RunState:
     answers = AnswerFile(folder, dataset) if folder is not None else None
     state = RunState(
         loader=first,
-        candidates=candidates_of(first),
+        points=candidates_of(first),
+        candidates=[],
         views=views,
         other_datasets=others,
         fingerprint=dataset,
@@ -138,7 +141,8 @@ def open_state(trainer: Any, config: RunConfig, loaders: Any) -> RunState:
         return entries
 
     ledger.replay(from_rank_zero(trainer, read_folder), state.pool)
-    state.candidates[:] = [index for index in state.candidates if index not in ledger.given_up]
+    given_up = ledger.given_up
+    state.candidates[:] = [index for index in state.points if index not in given_up]
     if config.people is not None:
         config.people.update_classes(ledger.entries)
     return state

@@ -1,5 +1,6 @@
 """Which of several features a run goes by: the user's, or those that predict the labels there are best."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -16,6 +17,7 @@ from lightning_diffal.plugin.features.graph_files import GraphFolder
 from lightning_diffal.plugin.model.embedding import Embedded
 from lightning_diffal.plugin.model.shards import ranks_of
 from lightning_diffal.plugin.state import RunState
+from lightning_diffal.pool.record import Record
 from lightning_diffal.progress import StageTimer
 
 EMBEDDING: Final = "embedding"
@@ -25,10 +27,14 @@ def with_features(state: RunState) -> RunState:
     """The state with the only fixed features, or with those that did best in the last query; the first before any."""
     if not state.feature_sets:
         return state
-    judged = [record.feature_accuracy for record in state.ledger.records if record.feature_accuracy]
+    return with_feature_set(state, best_features(list(state.feature_sets), state.ledger.records))
+
+
+def best_features(names: Sequence[str], records: Sequence[Record]) -> str:
+    """Of several features those that did best in the last query; the first of equals, and before any query."""
+    judged = [record.feature_accuracy for record in records if record.feature_accuracy]
     accuracy = judged[-1] if judged else {}
-    name = max(state.feature_sets, key=lambda name: accuracy.get(name, 0.0))  # the first of equals
-    return with_feature_set(state, name)
+    return max(names, key=lambda name: accuracy.get(name, 0.0))
 
 
 def with_feature_set(state: RunState, name: str) -> RunState:
