@@ -88,6 +88,8 @@ def earlier_predictions(state: RunState, device: torch.device) -> ModelPredictio
     records = [record for record in state.ledger.records if record.predicted]
     known = [pair for record in records for pair in zip(record.indices, record.predicted, strict=True)]
     asked, predicted = torch.tensor(known, dtype=torch.long).reshape(-1, 2).T
+    labeled = state.pool.labels[asked] != UNLABELED  # people may have given some up, which are no candidates
+    asked, predicted = asked[labeled], predicted[labeled]
     rows = torch.searchsorted(torch.tensor(state.candidates), asked)
     return ModelPredictions(rows.to(device), predicted.to(device))
 
