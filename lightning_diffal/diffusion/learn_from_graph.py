@@ -75,12 +75,17 @@ class LearnFromGraph:
         min_accuracy: By default 1 - (c / m)^(2/3) with c classes found: a network with more labels needs surer ones.
         neighbors: K of the graph. By default ⌈2 ln n⌉.
         steps: Of the diffusion.
+        weight: For modules whose loss takes a weight for each item of a training batch. True puts it last into items
+            that are tuples or lists, and under "weight" into dictionaries and objects; a string is another name for
+            it there. It is 1 for labeled points and the probability that the label is right for others, and is there
+            in every round, also where nothing is added.
     """
 
     fraction: float = 0.5
     min_accuracy: float | None = None
     neighbors: int | None = None
     steps: int = STEPS
+    weight: bool | str = False
 
     def __post_init__(self) -> None:
         for name in ("fraction", "min_accuracy"):
@@ -91,6 +96,8 @@ class LearnFromGraph:
                 raise ValueError(f"LearnFromGraph({name}={value!r}): a number from 0 to 1 is needed.")
         check_neighbors("LearnFromGraph", self.neighbors)
         check_count("LearnFromGraph", "steps", self.steps)
+        if not isinstance(self.weight, (bool, str)) or self.weight == "":
+            raise ValueError(f"LearnFromGraph(weight={self.weight!r}): True, False or the name of a key is needed.")
 
     def choose(
         self,

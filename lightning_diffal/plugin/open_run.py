@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lightning_diffal.plugin.answers import answer_question, check_classes
+from lightning_diffal.plugin.data.item_weight import check_item_weight
 from lightning_diffal.plugin.diffused_labels import check_default_features, choose_diffused
 from lightning_diffal.plugin.distributed.arrival import wait_for_all_ranks
 from lightning_diffal.plugin.dry_run import check_first_labels, dry_run
@@ -29,6 +30,8 @@ def open_run(active: "ActiveLearning", trainer: Any, module: Any, loaders: Any) 
     state = open_state(trainer, config, loaders)
     check_row_count(config, state)
     check_default_features(config, state)
+    if config.learn_from_graph is not None:
+        check_item_weight(config.learn_from_graph.weight, state.dataset, state.points[0], config.label_field)
     restore_from_checkpoint(trainer, state, active.checkpoint_records, config.identity(state.fingerprint))
     # Also if people have skipped all of the first points.
     begins = state.round == 0 or (len(state.pool.labeled) == 0 and state.ledger.awaited is None)
