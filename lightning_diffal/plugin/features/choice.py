@@ -48,17 +48,21 @@ def with_best_features(
     """Of `features="auto"`, the features over which known labels diffuse best, and the accuracy of each.
 
     Inputs, the model as it came and the embedding of this round are compared by the leave-one-out accuracy of diffused
-    labels on the labeled points; of equals the first is taken.
+    labels on the labeled points; of equals the first is taken. The embedding is left out where the selector needs none,
+    and nothing is compared where nothing reads the features.
 
     Cost: a graph for each, those of fixed features once in a run, and `leave_one_out`.
     """
     source, labeled = config.feature_source, len(state.pool.labeled)
-    if source is None or source.kind != "auto" or embedded.embeddings is None or labeled < 2:
+    points = dict(state.feature_sets)
+    if embedded.embeddings is not None:
+        points[EMBEDDING] = embedded.embeddings
+    read = EMBEDDING in points or config.learn_from_graph is not None
+    if source is None or source.kind != "auto" or labeled < 2 or len(points) < 2 or not read:
         return state, {}
     device, neighbors = trainer.strategy.root_device, getattr(config.selector, "neighbors", None)
     labels = state.pool.labels[torch.tensor(state.candidates)].to(device)
     num_classes = max(2, int(labels.max()) + 1)
-    points = {**state.feature_sets, EMBEDDING: embedded.embeddings}
     accuracy: dict[str, float] = {}
     for name, rows in points.items():
         with timer.stage("graph"):
