@@ -26,6 +26,7 @@ from lightning_diffal.plugin.data.training_source import TrainingSource
 from lightning_diffal.plugin.diffused_labels import (
     FeatureGraph,
     PoolLabels,
+    check_last_labels,
     predict_labels,
 )
 from lightning_diffal.plugin.distributed.arrival import wait_for_all_ranks
@@ -387,6 +388,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         record = commit(trainer, state, record)
         record = answer_question(trainer, state, self.num_outputs) or record
         log_round(trainer, record, state)
+        if record.last is not None:
+            check_last_labels(trainer, config, state, self.feature_graph)
 
     def query(self, trainer: Any, module: Any, state: RunState, record: Record) -> Record:
         """Embed the pool and choose points by it (and by a graph, if the selector builds one).

@@ -21,6 +21,7 @@ from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.plugin.features.fixed import MAX_INPUT_SIZE
 from lightning_diffal.plugin.known_pool import KnownPool
 from lightning_diffal.plugin.model.shards import ranks_of
+from lightning_diffal.plugin.reliability import write_reliability
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.progress import StageTimer
 
@@ -83,6 +84,26 @@ def choose_diffused(
     return from_rank_zero(trainer, choose)
 
 
+def check_last_labels(trainer: Any, config: RunConfig, state: RunState, graph: FeatureGraph) -> None:
+    """At the end of a run that learned from the graph, write how reliable its labels are."""
+    settings, folder = config.learn_from_graph, state.ledger.folder
+    if settings is None or state.features is None or folder is None:
+        return
+    device = trainer.strategy.root_device
+    neighbors = graph.of(
+        state.features, settings.neighbors, state.build_feature_graph, device, StageTimer(), ranks_of(trainer)
+    )
+    labels = state.pool.labels[torch.tensor(state.candidates)]
+
+    def check() -> None:
+        left_out = leave_one_out(
+            neighbors, labels.to(device), count_found(labels), steps=settings.steps, keep_class_size=True
+        )
+        write_reliability(folder, left_out, int((labels != UNLABELED).sum()))
+
+    from_rank_zero(trainer, check)
+
+
 def earlier_predictions(state: RunState, device: torch.device) -> ModelPredictions:
     """What the models of earlier rounds said of the points they asked about, by row of the candidates."""
     records = [record for record in state.ledger.records if record.predicted]
@@ -116,7 +137,7 @@ class PoolLabels:
 
 
 def predict_labels(config: RunConfig, pool: KnownPool, graph: FeatureGraph) -> PoolLabels:
-    """The labels of all points, diffused from all labels that are known now."""
+    """The labels of all points, diffused from all labels that are known now; their reliability goes to the folder."""
     settings = config.learn_from_graph or LearnFromGraph()
     device = graph.graph.device if graph.graph is not None else pool.points.device
     neighbors = graph.of(pool.points, settings.neighbors, pool.build_graph, device, StageTimer())
@@ -124,6 +145,7 @@ def predict_labels(config: RunConfig, pool: KnownPool, graph: FeatureGraph) -> P
     diffused = graph_labels(neighbors, labels, num_classes, steps=settings.steps)
     left_out = leave_one_out(neighbors, labels, num_classes, steps=settings.steps, keep_class_size=True)
     known = labels != UNLABELED
+    write_reliability(pool.folder, left_out, int(known.sum()))
     expected = expected_accuracy(left_out, diffused.confidence)
     expected = torch.where(known, 1.0, torch.where(diffused.labels == UNLABELED, 0.0, expected))
     parts = (diffused.labels, diffused.confidence, expected, known)
