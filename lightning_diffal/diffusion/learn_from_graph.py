@@ -79,6 +79,10 @@ class LearnFromGraph:
             within .01 of it there, and better where they are not (docs/design.md).
         neighbors: K of the graph. By default ⌈2 ln n⌉.
         steps: Of the diffusion.
+        weight: For modules whose loss takes a weight for each item of a training batch. True puts it last into items
+            that are tuples or lists, and under "weight" into dictionaries and objects; a string is another name for
+            it there. It is 1 for labeled points and the probability that the label is right for others, and is there
+            in every round, also where nothing is added.
     """
 
     fraction: float = 0.8
@@ -86,6 +90,7 @@ class LearnFromGraph:
     class_balance: float = 0.75
     neighbors: int | None = None
     steps: int = STEPS
+    weight: bool | str = False
 
     def __post_init__(self) -> None:
         check_share("LearnFromGraph", "fraction", self.fraction)
@@ -94,6 +99,8 @@ class LearnFromGraph:
             raise ValueError(f"LearnFromGraph(share={self.share!r:.60}): a number of at least 0 is needed.")
         check_neighbors("LearnFromGraph", self.neighbors)
         check_count("LearnFromGraph", "steps", self.steps)
+        if not isinstance(self.weight, (bool, str)) or self.weight == "":
+            raise ValueError(f"LearnFromGraph(weight={self.weight!r}): True, False or the name of a key is needed.")
 
     def choose(
         self,

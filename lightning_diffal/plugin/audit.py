@@ -1,22 +1,21 @@
 """A second look at labels: labeled points whose neighbors disagree with them, most suspicious first."""
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from jaxtyping import Float, Int
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
 from lightning_diffal.diffusion.graph_labels import STEPS
 from lightning_diffal.diffusion.leave_one_out import leave_one_out
-from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
+from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labeling.people import People
 from lightning_diffal.labeling.query_files import AUDIT
 from lightning_diffal.labeling.question import Question
 from lightning_diffal.plugin.config import RunConfig
-from lightning_diffal.plugin.diffused_labels import candidate_labels
-from lightning_diffal.plugin.state import RunState
+from lightning_diffal.plugin.diffused_labels import count_found
+from lightning_diffal.plugin.known_pool import KnownPool
+from lightning_diffal.pool.dataset.items import MapStyle
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,27 +44,24 @@ def rank_suspicious(graph: NeighborGraph, labels: Int[Tensor, " n"], num_classes
     return Ranking(left_out.rows[order], left_out.predicted[order], 1 - left_out.support[order])
 
 
-def audit(config: RunConfig, state: RunState | None, embeddings: Tensor | None, limit: int | None) -> list[Question]:
-    """The suspicious labels of a run as questions, also in `audit.csv` and `audit.json` of its folder."""
-    points = None if state is None else embeddings if state.features is None else state.features
-    if state is None or points is None:
-        raise MisconfigurationException(
-            "active.audit(): there is nothing to find neighbors by. features=... of the callback gives fixed features; "
-            "without them it needs the embedding of a query of this process, as active.fit(...) makes it."
-        )
-    labels, num_classes = candidate_labels(state)
-    graph = build_graph(points.float(), None)
+def audit(config: RunConfig, pool: KnownPool, dataset: MapStyle | None, limit: int | None) -> list[Question]:
+    """The suspicious labels of a run as questions, also in `audit.csv` and `audit.json` of its folder.
+
+    Args:
+        dataset: What people see the points of; without it, they see their indices.
+    """
+    labels, num_classes, folder = pool.labels, count_found(pool.labels), pool.folder
+    graph = pool.build_graph(pool.points.float(), None)
     ranking = rank_suspicious(graph, labels.to(graph.device), num_classes)
-    people = config.people or People([str(number) for number in range(max(num_classes, 2))])
-    folder = state.ledger.folder
+    people = config.people or People([str(number) for number in range(num_classes)])
     found = []
     for row, predicted, suspicion in zip(
         ranking.rows.tolist()[:limit], ranking.predicted.tolist(), ranking.suspicion.tolist(), strict=False
     ):
-        index = state.candidates[row]
+        index = pool.indices[row]
         shown: dict[str, Any] = {"index": index}
-        if folder is not None:
-            shown = asdict(people.show(folder, AUDIT, state.dataset, index, config.label_field))
+        if dataset is not None:
+            shown = asdict(people.show(folder, AUDIT, dataset, index, config.label_field))
         found.append(
             Question(
                 **shown,
@@ -75,6 +71,5 @@ def audit(config: RunConfig, state: RunState | None, embeddings: Tensor | None, 
                 score=round(suspicion, 6),
             )
         )
-    if folder is not None:
-        people.write(Path(folder), AUDIT, found)
+    people.write(folder, AUDIT, found)
     return found

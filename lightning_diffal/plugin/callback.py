@@ -26,6 +26,7 @@ from lightning_diffal.plugin.data.training_source import TrainingSource
 from lightning_diffal.plugin.diffused_labels import (
     FeatureGraph,
     PoolLabels,
+    check_last_labels,
     predict_labels,
 )
 from lightning_diffal.plugin.distributed.arrival import wait_for_all_ranks
@@ -35,6 +36,7 @@ from lightning_diffal.plugin.distributed.strategies import check_forward
 from lightning_diffal.plugin.features.choice import with_best_features
 from lightning_diffal.plugin.features.encode import check_layer
 from lightning_diffal.plugin.features.source import FeatureArgument
+from lightning_diffal.plugin.known_pool import embedded_pool, read_known_pool, training_dataset
 from lightning_diffal.plugin.logging import continue_logged_steps, log_round
 from lightning_diffal.plugin.model.batches import Forward
 from lightning_diffal.plugin.open_run import open_run
@@ -190,6 +192,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         """Held while `fit` runs rounds, else by a `trainer.fit` of its own."""
         self.lock_of_this_fit = False
         self.last_folder: Path | None = None
+        self.data: dict[str, Any] = {}
+        """What `fit` was given last: loaders or a DataModule."""
         self.embeddings: Tensor | None = None
         """Of all candidates, as the last query has them."""
         self.embedded: list[int] = []
@@ -229,6 +233,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             wait: Stay instead, and go on as soon as the answers are there.
         """
         data = {"train_dataloaders": train_dataloaders, "val_dataloaders": val_dataloaders, "datamodule": datamodule}
+        self.data = data
         return fit_rounds(self, trainer, model, data, wait)
 
     def answer(self, answers: Mapping[int, Any], who: str = "", *, folder: str | Path | None = None) -> Outcome:
@@ -241,7 +246,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             who: Answers. By default the user's name.
             folder: Of the run. By default that of the callback, or of its last fit.
         """
-        place = folder or self.config.folder or self.last_folder
+        place = folder or self.run_folder
         if self.config.people is None or place is None:
             raise ValueError(
                 f"{type(self).__name__}.answer(...): oracle=People(classes=[...]) is needed, and folder=... before the "
@@ -250,24 +255,37 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         return self.config.people.answer(Path(place), answers, who or user_name())
 
     def predict_labels(self) -> PoolLabels:
-        """The labels of the whole pool, diffused from those that are known, with calibrated confidences."""
-        if self.state is None:
-            raise MisconfigurationException("active.predict_labels(): there is no run yet. active.fit(...) makes one.")
-        return predict_labels(self.config, self.state, self.feature_graph)
+        """The labels of the whole pool, diffused from those that are known, with calibrated confidences.
+
+        All that it needs is in the folder of the run, also of one that another process has made or has begun.
+        """
+        pool = read_known_pool(self.config, self.run_folder, "active.predict_labels()")
+        return predict_labels(self.config, pool, self.feature_graph)
 
     def audit(self, limit: int | None = None) -> list[Question]:
         """Labeled points whose neighbors disagree with their label, most suspicious first.
 
         Each is predicted from all other labels, which diffuse over the graph of the fixed features, or else of the last
-        embedding. Also written as `audit.csv` and `audit.json`, to confirm or correct like any question.
+        embedding. Also written as `audit.csv` and `audit.json`, to confirm or correct like any question. Items are
+        shown once `fit` knows the dataset, also where it returns at once.
 
         Args:
             limit: How many at most.
         """
-        state = self.state
-        if state is not None and state.features is None:
-            state = replace(state, candidates=self.embedded)
-        return audit(self.config, state, self.embeddings, limit)
+        if self.config.feature_source is not None:
+            pool = read_known_pool(self.config, self.run_folder, "active.audit()")
+        else:
+            pool = embedded_pool(self.state, self.embeddings, self.embedded)
+        if self.state is not None:
+            dataset = self.state.dataset
+        else:
+            dataset = training_dataset(self.config, self.data, pool.fingerprint)
+        return audit(self.config, pool, dataset, limit)
+
+    @property
+    def run_folder(self) -> Path | None:
+        """That of the callback, or of its last fit."""
+        return Path(self.config.folder) if self.config.folder is not None else self.last_folder
 
     @property
     def history(self) -> History:
@@ -370,6 +388,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         record = commit(trainer, state, record)
         record = answer_question(trainer, state, self.num_outputs) or record
         log_round(trainer, record, state)
+        if record.last is not None:
+            check_last_labels(trainer, config, state, self.feature_graph)
 
     def query(self, trainer: Any, module: Any, state: RunState, record: Record) -> Record:
         """Embed the pool and choose points by it (and by a graph, if the selector builds one).

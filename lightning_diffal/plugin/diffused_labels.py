@@ -1,5 +1,6 @@
 """Labels that diffuse over the graph of the features: points to train on, and predictions for the whole pool."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,9 @@ from lightning_diffal.labels import UNLABELED
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.plugin.features.fixed import MAX_INPUT_SIZE
+from lightning_diffal.plugin.known_pool import KnownPool
 from lightning_diffal.plugin.model.shards import ranks_of
+from lightning_diffal.plugin.reliability import write_reliability
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.progress import StageTimer
 
@@ -30,16 +33,19 @@ class FeatureGraph:
         self.graph: NeighborGraph | None = None
 
     def of(
-        self, state: RunState, neighbors: int | None, device: torch.device, timer: StageTimer, ranks: Ranks
+        self,
+        features: Tensor,
+        neighbors: int | None,
+        build: Callable[..., NeighborGraph],
+        device: torch.device,
+        timer: StageTimer,
+        ranks: Ranks = SINGLE_PROCESS,
     ) -> NeighborGraph:
-        assert state.features is not None
-        same = self.features is not None and self.neighbors == neighbors and torch.equal(self.features, state.features)
+        same = self.features is not None and self.neighbors == neighbors and torch.equal(self.features, features)
         if self.graph is None or not same:
             with timer.stage("graph"):
-                graph = state.build_feature_graph(
-                    state.features.to(device), neighbors, progress=timer.track, ranks=ranks
-                )
-            self.features, self.neighbors, self.graph = state.features, neighbors, graph.symmetric
+                graph = build(features.to(device), neighbors, progress=timer.track, ranks=ranks)
+            self.features, self.neighbors, self.graph = features, neighbors, graph.symmetric
         return self.graph
 
 
@@ -55,8 +61,11 @@ def choose_diffused(
     if settings is None or state.features is None:
         return None
     device = trainer.strategy.root_device
-    neighbors = graph.of(state, settings.neighbors, device, timer, ranks_of(trainer))
-    labels, num_classes = candidate_labels(state)
+    neighbors = graph.of(
+        state.features, settings.neighbors, state.build_feature_graph, device, timer, ranks_of(trainer)
+    )
+    labels = state.pool.labels[torch.tensor(state.candidates)]
+    num_classes = count_found(labels)
 
     def choose() -> DiffusedPoints:
         with timer.stage("diffusion"):
@@ -73,19 +82,38 @@ def choose_diffused(
     return from_rank_zero(trainer, choose)
 
 
+def check_last_labels(trainer: Any, config: RunConfig, state: RunState, graph: FeatureGraph) -> None:
+    """At the end of a run that learned from the graph, write how reliable its labels are."""
+    settings, folder = config.learn_from_graph, state.ledger.folder
+    if settings is None or state.features is None or folder is None:
+        return
+    device = trainer.strategy.root_device
+    neighbors = graph.of(
+        state.features, settings.neighbors, state.build_feature_graph, device, StageTimer(), ranks_of(trainer)
+    )
+    labels = state.pool.labels[torch.tensor(state.candidates)]
+
+    def check() -> None:
+        left_out = settings.leave_one_out(neighbors, labels.to(device), count_found(labels))
+        write_reliability(folder, left_out, int((labels != UNLABELED).sum()))
+
+    from_rank_zero(trainer, check)
+
+
 def earlier_predictions(state: RunState, device: torch.device) -> ModelPredictions:
     """What the models of earlier rounds said of the points they asked about, by row of the candidates."""
     records = [record for record in state.ledger.records if record.predicted]
     known = [pair for record in records for pair in zip(record.indices, record.predicted, strict=True)]
     asked, predicted = torch.tensor(known, dtype=torch.long).reshape(-1, 2).T
+    labeled = state.pool.labels[asked] != UNLABELED  # people may have given some up, which are no candidates
+    asked, predicted = asked[labeled], predicted[labeled]
     rows = torch.searchsorted(torch.tensor(state.candidates), asked)
     return ModelPredictions(rows.to(device), predicted.to(device))
 
 
-def candidate_labels(state: RunState) -> tuple[Int[Tensor, " n"], int]:
-    """The labels of the candidates and the number of classes, as far as any has been found."""
-    labels = state.pool.labels[torch.tensor(state.candidates)]
-    return labels, max(2, int(labels.max()) + 1)
+def count_found(labels: Int[Tensor, " n"]) -> int:
+    """The number of classes, as far as any has been found."""
+    return max(2, int(labels.max()) + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,25 +132,20 @@ class PoolLabels:
     """Whether the label was given by the oracle."""
 
 
-def predict_labels(config: RunConfig, state: RunState, graph: FeatureGraph) -> PoolLabels:
-    """The labels of all candidates, diffused from all labels that are known now."""
-    if state.features is None:
-        raise MisconfigurationException(
-            "active.predict_labels(): there are no fixed features to diffuse labels over. features=... of the callback "
-            'gives them, as features="inputs".'
-        )
+def predict_labels(config: RunConfig, pool: KnownPool, graph: FeatureGraph) -> PoolLabels:
+    """The labels of all points, diffused from all labels that are known now; their reliability goes to the folder."""
     settings = config.learn_from_graph or LearnFromGraph()
-    device = graph.graph.device if graph.graph is not None else state.features.device
-    neighbors = graph.of(state, settings.neighbors, device, StageTimer(), SINGLE_PROCESS)
-    labels, num_classes = candidate_labels(state)
-    labels = labels.to(device)
+    device = graph.graph.device if graph.graph is not None else pool.points.device
+    neighbors = graph.of(pool.points, settings.neighbors, pool.build_graph, device, StageTimer())
+    labels, num_classes = pool.labels.to(device), count_found(pool.labels)
     diffused = settings.graph_labels(neighbors, labels, num_classes)
     left_out = settings.leave_one_out(neighbors, labels, num_classes)
     known = labels != UNLABELED
+    write_reliability(pool.folder, left_out, int(known.sum()))
     expected = expected_accuracy(left_out, diffused.confidence)
     expected = torch.where(known, 1.0, torch.where(diffused.labels == UNLABELED, 0.0, expected))
     parts = (diffused.labels, diffused.confidence, expected, known)
-    return PoolLabels(torch.tensor(state.candidates), *(part.cpu() for part in parts))
+    return PoolLabels(torch.tensor(pool.indices), *(part.cpu() for part in parts))
 
 
 def check_default_features(config: RunConfig, state: RunState) -> None:

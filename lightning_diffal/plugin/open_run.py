@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lightning_diffal.plugin.answers import answer_question, check_classes
+from lightning_diffal.plugin.data.item_weight import check_item_weight
 from lightning_diffal.plugin.diffused_labels import check_default_features, choose_diffused
 from lightning_diffal.plugin.distributed.arrival import wait_for_all_ranks
 from lightning_diffal.plugin.dry_run import check_first_labels, dry_run
@@ -29,6 +30,8 @@ def open_run(active: "ActiveLearning", trainer: Any, module: Any, loaders: Any) 
     state = open_state(trainer, config, loaders)
     check_row_count(config, state)
     check_default_features(config, state)
+    if config.learn_from_graph is not None:
+        check_item_weight(config.learn_from_graph.weight, state.dataset, state.points[0], config.label_field)
     restore_from_checkpoint(trainer, state, active.checkpoint_records, config.identity(state.fingerprint))
     # Also if people have skipped all of the first points.
     begins = state.round == 0 or (len(state.pool.labeled) == 0 and state.ledger.awaited is None)
@@ -37,13 +40,15 @@ def open_run(active: "ActiveLearning", trainer: Any, module: Any, loaders: Any) 
         active.num_outputs = dry_run(trainer, module, config, state)
         active.dry_run_done = True
     state.limit_classes(config.num_classes or active.num_outputs)
+    if record is not None:
+        try_first_fit(active, trainer, module, loaders, state)
     timer = stage_timer_for(trainer, module)
     if active.skipped is None:
         starts_untrained = active.checkpoints is not None and not config.warm_start
         found = fixed_features(trainer, module, config, state, timer, starts_untrained)
         state = with_features(replace(state, feature_sets=found))
     if record is not None:
-        begin_run(active, trainer, module, loaders, state, replace(record, seconds=timer.seconds))
+        begin_run(active, trainer, module, state, replace(record, seconds=timer.seconds))
     answer_question(trainer, state, active.num_outputs)
     known = [labels_of(record) for record in state.ledger.records]
     for indices, labels in known:
@@ -65,13 +70,8 @@ def first_record(active: "ActiveLearning", trainer: Any, state: RunState) -> Rec
     return with_labels(record, trainer, state) if isinstance(state.oracle, DatasetOracle) else record
 
 
-def begin_run(
-    active: "ActiveLearning", trainer: Any, module: Any, loaders: Any, state: RunState, record: Record
-) -> None:
-    """Try a training batch, then ask for the first labels."""
-    simulated = isinstance(state.oracle, DatasetOracle)
-    if active.config.trial_batch and not trainer.fast_dev_run and not simulated:
-        try_first_fit(active, trainer, module, loaders, state)
+def begin_run(active: "ActiveLearning", trainer: Any, module: Any, state: RunState, record: Record) -> None:
+    """Ask for the first labels."""
     if active.config.initial == 0:
         record = active.query(trainer, module, state, record)
     else:
@@ -81,8 +81,13 @@ def begin_run(
 
 
 def try_first_fit(active: "ActiveLearning", trainer: Any, module: Any, loaders: Any, state: RunState) -> None:
-    """One batch of the first fit, on a copy of the model, with stand-in labels."""
+    """One batch of the first fit, on a copy of the model, with stand-in labels: before anything is encoded or asked.
+
+    Not in a simulation, where labels cost nothing.
+    """
     config = active.config
+    if not config.trial_batch or trainer.fast_dev_run or isinstance(state.oracle, DatasetOracle):
+        return
     # The user's module may ask for the loaders during the trial, too.
     active.state = with_stand_ins(config, state, config.num_classes or active.num_outputs)
     try:

@@ -40,7 +40,7 @@ def fit_rounds(active: "ActiveLearning", trainer: Any, model: Any, data: dict[st
     check_trainer(active, ours)
     if not makes_trainers:
         check_one_trainer(ours.strategy)
-    folder = config.folder_for(ours)
+    folder = active.last_folder = config.folder_for(ours)
     if folder is None:  # fast_dev_run: one short fit, nothing written
         ours.fit(model, **data)
         return History([])

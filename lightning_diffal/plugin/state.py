@@ -46,8 +46,10 @@ class RunState:
 
     loader: "DataLoader[Any]"
     """The first training loader, as the user made it."""
+    points: list[int]
+    """Indices of the points that the loader can draw."""
     candidates: list[int]
-    """Indices of the points that may be asked about."""
+    """Those of them that may be asked about: people have not given them up."""
     views: list[PoolView]
     """Training datasets that show points of the pool, the pool's own first."""
     other_datasets: list[MapStyle]
@@ -88,6 +90,14 @@ class RunState:
             labels[self.diffused.rows] = self.diffused.labels
         return labels
 
+    @property
+    def expected_accuracy(self) -> Float[Tensor, " n"]:
+        """The probability that the diffused label of a point is right, 0 for all others."""
+        expected = torch.zeros(len(self.pool))
+        if self.diffused is not None:
+            expected[self.diffused.rows] = self.diffused.expected.float()
+        return expected
+
     def diffused_items(self) -> list[tuple[MapStyle, set[int]]]:
         """The items of each training dataset that may be trained on with a diffused label."""
         return [(view.dataset, set(view.labeled(self.diffused_labels)[0])) for view in self.views]
@@ -118,7 +128,8 @@ def open_state(trainer: Any, config: RunConfig, loaders: Any) -> RunState:
     answers = AnswerFile(folder, dataset) if folder is not None else None
     state = RunState(
         loader=first,
-        candidates=candidates_of(first),
+        points=candidates_of(first),
+        candidates=[],
         views=views,
         other_datasets=others,
         fingerprint=dataset,
@@ -138,7 +149,8 @@ def open_state(trainer: Any, config: RunConfig, loaders: Any) -> RunState:
         return entries
 
     ledger.replay(from_rank_zero(trainer, read_folder), state.pool)
-    state.candidates[:] = [index for index in state.candidates if index not in ledger.given_up]
+    given_up = ledger.given_up
+    state.candidates[:] = [index for index in state.points if index not in given_up]
     if config.people is not None:
         config.people.update_classes(ledger.entries)
     return state
@@ -238,9 +250,12 @@ def labeled_loaders(config: RunConfig, state: RunState, loaders: Any, draw_seed:
         positions, known = view.labeled(labels)
         labeled = restrict_to_labeled(loader, positions, None if own else known, state.round, config.label_field)
         positions, diffused = view.labeled(state.diffused_labels)
-        if state.diffused is None or not positions:
+        weight = config.learn_from_graph.weight if config.learn_from_graph is not None else False
+        if not positions and weight is False:
             return labeled
         more = RelabeledView(loader.dataset, positions, diffused, config.label_field)
-        return with_diffused(labeled, more, state.diffused.share, draw_seed)
+        weights = state.expected_accuracy[view.index[positions]].tolist()
+        share = state.diffused.share if state.diffused is not None else 0.0
+        return with_diffused(labeled, more, share, draw_seed, weight, weights)
 
     return map_loaders(loaders, restrict)

@@ -185,6 +185,17 @@ def test_a_fast_dev_run_tries_the_encoder_and_writes_nothing(tmp_path):
     assert not (tmp_path / "active_learning").exists()
 
 
+def test_a_model_that_cannot_be_trained_fails_before_the_pool_is_encoded(tmp_path):
+    class Untrainable(Net):
+        def training_step(self, batch, batch_idx):
+            raise RuntimeError("shapes do not fit")
+
+    active = active_with(CountingEncoder(tmp_path / "calls"), oracle=lambda indices: [0] * len(indices))
+    with pytest.raises(MisconfigurationException, match=r"One training batch was tried.*shapes do not fit"):
+        active.fit(quiet(tmp_path, active, limit_val_batches=0), Untrainable(), datamodule=Data())
+    assert not (tmp_path / "calls").exists()
+
+
 ROWS = torch.randn(120, 4)
 
 

@@ -14,10 +14,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset, Subset, WeightedRandomSampler
 
-from lightning_diffal import ActiveLearning, LabeledSampler, LearnFromGraph, build_graph
+from lightning_diffal import ActiveLearning, LabeledSampler, LearnFromGraph, People, build_graph
 from lightning_diffal.plugin.data.diffused_view import WithDiffused
 from lightning_diffal.plugin.data.guard import check_training_loaders
 from lightning_diffal.plugin.data.loaders import LabeledView, RelabeledView
+from lightning_diffal.plugin.diffused_labels import earlier_predictions
 from lightning_diffal.pool.dataset.items import LabelField
 from lightning_diffal.selectors import RandomSelector
 from tests.diffusion.test_graph_labels import dense_masses
@@ -247,6 +248,31 @@ def test_the_guard_knows_the_points_with_diffused_labels_and_no_others():
         else:
             with pytest.raises(MisconfigurationException, match="would train on unlabeled points"):
                 check_training_loaders(loader, [(dataset, {0, 1})], [], [(dataset, {3, 4})])
+
+
+def test_models_are_judged_by_the_points_they_predicted_and_not_by_others(tmp_path):
+    truth = digits()[1]
+
+    def people():
+        oracle = People([str(digit) for digit in range(10)], render=lambda item: f"digit {item[2]}", neighbors=1)
+        return fit(tmp_path, Digits(100), epochs=1, query_size=10, initial=30, oracle=oracle)[0]
+
+    for skip in (0, 3, 0):
+        active = people()
+        asked = active.history.waiting.indices
+        active.answer({index: None if place < skip else int(truth[index]) for place, index in enumerate(asked)})
+    active = people()
+    known = earlier_predictions(active.state, torch.device("cpu"))
+    predicted = {
+        index: label
+        for record in active.history.records
+        for index, label in zip(record.indices, record.predicted, strict=False)
+    }
+    labels = active.state.pool.labels
+    expected = {index: label for index, label in predicted.items() if labels[index] >= 0}
+    assert len(expected) == 10 + 7, "three of those that were predicted have no label"
+    indices = [active.state.candidates[row] for row in known.rows.tolist()]
+    assert dict(zip(indices, known.predicted.tolist(), strict=True)) == expected
 
 
 def test_predicted_labels_of_the_pool_come_with_honest_probabilities(tmp_path):

@@ -1,5 +1,6 @@
 """Which of several features a run goes by: the user's, or those that predict the labels there are best."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -16,6 +17,7 @@ from lightning_diffal.plugin.features.graph_files import GraphFolder
 from lightning_diffal.plugin.model.embedding import Embedded
 from lightning_diffal.plugin.model.shards import ranks_of
 from lightning_diffal.plugin.state import RunState
+from lightning_diffal.pool.record import Record
 from lightning_diffal.progress import StageTimer
 
 EMBEDDING: Final = "embedding"
@@ -25,10 +27,14 @@ def with_features(state: RunState) -> RunState:
     """The state with the only fixed features, or with those that did best in the last query; the first before any."""
     if not state.feature_sets:
         return state
-    judged = [record.feature_accuracy for record in state.ledger.records if record.feature_accuracy]
+    return with_feature_set(state, best_features(list(state.feature_sets), state.ledger.records))
+
+
+def best_features(names: Sequence[str], records: Sequence[Record]) -> str:
+    """Of several features those that did best in the last query; the first of equals, and before any query."""
+    judged = [record.feature_accuracy for record in records if record.feature_accuracy]
     accuracy = judged[-1] if judged else {}
-    name = max(state.feature_sets, key=lambda name: accuracy.get(name, 0.0))  # the first of equals
-    return with_feature_set(state, name)
+    return max(names, key=lambda name: accuracy.get(name, 0.0))
 
 
 def with_feature_set(state: RunState, name: str) -> RunState:
@@ -42,17 +48,21 @@ def with_best_features(
     """Of `features="auto"`, the features over which known labels diffuse best, and the accuracy of each.
 
     Inputs, the model as it came and the embedding of this round are compared by the leave-one-out accuracy of diffused
-    labels on the labeled points; of equals the first is taken.
+    labels on the labeled points; of equals the first is taken. The embedding is left out where the selector needs none,
+    and nothing is compared where nothing reads the features.
 
     Cost: a graph for each, those of fixed features once in a run, and `leave_one_out`.
     """
     source, labeled = config.feature_source, len(state.pool.labeled)
-    if source is None or source.kind != "auto" or embedded.embeddings is None or labeled < 2:
+    points = dict(state.feature_sets)
+    if embedded.embeddings is not None:
+        points[EMBEDDING] = embedded.embeddings
+    read = EMBEDDING in points or config.learn_from_graph is not None
+    if source is None or source.kind != "auto" or labeled < 2 or len(points) < 2 or not read:
         return state, {}
     device, neighbors = trainer.strategy.root_device, getattr(config.selector, "neighbors", None)
     labels = state.pool.labels[torch.tensor(state.candidates)].to(device)
     num_classes = max(2, int(labels.max()) + 1)
-    points = {**state.feature_sets, EMBEDDING: embedded.embeddings}
     accuracy: dict[str, float] = {}
     for name, rows in points.items():
         with timer.stage("graph"):

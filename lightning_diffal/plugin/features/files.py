@@ -27,7 +27,8 @@ class FeatureFile:
 
     def __init__(self, folder: Path, source: str, dataset: str, candidates: Sequence[int], name: str) -> None:
         self.path = folder / name
-        points = hashlib.sha256(np.asarray(candidates, np.int64).tobytes()).hexdigest()[:16]
+        self.candidates = np.asarray(candidates, np.int64)
+        points = hashlib.sha256(self.candidates.tobytes()).hexdigest()[:16]
         self.about = json.dumps({"version": VERSION, "features": source, "dataset": dataset, "points": points})
 
     def read(self) -> Tensor | None:
@@ -36,7 +37,17 @@ class FeatureFile:
         return None if arrays is None else torch.from_numpy(arrays[0])
 
     def write(self, features: Tensor) -> None:
-        write_arrays(self.path, self.about, {"features": features.numpy()})
+        write_arrays(self.path, self.about, {"features": features.numpy(), "candidates": self.candidates})
+
+
+def stored_candidates(path: Path) -> list[int] | None:
+    """The points that a file has features of; None if it is not there, is damaged, or does not say."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            indices: list[int] = file["candidates"].tolist()
+            return indices
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
 
 
 def read_arrays(path: Path, about: str, names: Sequence[str]) -> list[Any] | None:

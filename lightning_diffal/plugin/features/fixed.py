@@ -27,6 +27,8 @@ from lightning_diffal.progress import StageTimer
 
 # Larger inputs are no candidates of features="auto": neighbors among them are seldom of one class.
 MAX_INPUT_SIZE: Final = 4096
+# Under which the user's features are stored.
+FEATURES: Final = "features"
 
 
 def fixed_features(
@@ -42,10 +44,8 @@ def fixed_features(
     source = config.feature_source
     if source is None:
         return {}
-    if source.kind == "auto":
-        sources = automatic_sources(trainer, module, config, state, source)
-    else:
-        sources = {"features": source}
+    auto = source.kind == "auto"
+    sources = automatic_sources(trainer, module, config, state, source) if auto else {FEATURES: source}
     if state.ledger.folder is None:
         size = config.pool_batch_size or batch_size_of(pool_source(trainer, config, state))
         tried = spread_batches(state.candidates, size)
@@ -53,23 +53,35 @@ def fixed_features(
             if one.values is None:
                 encode_indices(trainer, module, config, state, one, tried, StageTimer())
         return {}
-    return {
+    found = {
         name: open_features(trainer, module, config, state, one, name, timer, starts_untrained)
         for name, one in sources.items()
     }
+    # Kept of all points, so that one that people give up changes nothing of the others.
+    given_up = set(state.points).difference(state.candidates)
+    rows = torch.tensor([row for row, index in enumerate(state.points) if index not in given_up])
+    return {name: features[rows] if given_up else features for name, features in found.items()}
 
 
 def automatic_sources(
     trainer: Any, module: Any, config: RunConfig, state: RunState, source: FeatureSource
 ) -> dict[str, FeatureSource]:
     """What `features="auto"` has at hand before the first fit: small inputs, and the model as it comes."""
-    inputs = FeatureSource(INPUTS, source.dimensions, "inputs")
-    sources = {"model": FeatureSource("model", source.dimensions, "model")}
+    sources = sources_of_auto(source)
+    others = {name: one for name, one in sources.items() if name != INPUTS}
     try:
-        rows = encode_indices(trainer, module, config, state, inputs, state.candidates[:1], StageTimer())
+        rows = encode_indices(trainer, module, config, state, sources[INPUTS], state.candidates[:1], StageTimer())
     except MisconfigurationException:  # several inputs, or tokens
-        return sources
-    return {"inputs": inputs, **sources} if rows.shape[1] <= MAX_INPUT_SIZE else sources
+        return others
+    return sources if rows.shape[1] <= MAX_INPUT_SIZE else others
+
+
+def sources_of_auto(source: FeatureSource) -> dict[str, FeatureSource]:
+    """All that `features="auto"` may have computed before the first fit, by the names of their files."""
+    return {
+        INPUTS: FeatureSource(INPUTS, source.dimensions, "inputs"),
+        "model": FeatureSource("model", source.dimensions, "model"),
+    }
 
 
 def open_features(
@@ -82,12 +94,12 @@ def open_features(
     timer: StageTimer,
     starts_untrained: bool,
 ) -> Tensor:
-    """(candidates, f): from the run's folder, where they are those of this source and dataset, else computed.
+    """(points, f): from the run's folder, where they are those of this source and dataset, else computed.
 
     Rank 0 alone reads, reduces and writes them; all ranks share the pass over the pool and have the same in the end.
     """
     assert state.ledger.folder is not None
-    file = FeatureFile(state.ledger.folder, source.name, state.fingerprint, state.candidates, f"{name}.npz")
+    file = FeatureFile(state.ledger.folder, source.name, state.fingerprint, state.points, f"{name}.npz")
     # The layers of a model that comes may be other ones each time, and of a run that has begun they are trained.
     found = None if source.of_model and state.round == 0 else share_rows(trainer, file.read)
     if found is not None:
@@ -98,11 +110,11 @@ def open_features(
             check_untrained(source, file, state, starts_untrained)
         if source.kind == "layer":
             warn_of_untrained_layer(trainer, module, config, state)
-        shard = shard_of_rank(state.candidates, trainer.global_rank, trainer.world_size)
+        shard = shard_of_rank(state.points, trainer.global_rank, trainer.world_size)
         part = encode_indices(trainer, module, config, state, source, shard, timer)
-        rows = gather_shards(trainer, part, len(state.candidates))
+        rows = gather_shards(trainer, part, len(state.points))
     else:
-        rows = rows[torch.tensor(state.candidates)]
+        rows = rows[torch.tensor(state.points)]
 
     def reduce_and_write() -> Tensor:
         check_rows(f"{config.callback}({source.given})", rows)

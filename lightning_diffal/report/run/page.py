@@ -10,6 +10,7 @@ from lightning_diffal.report.run.gallery import gallery
 from lightning_diffal.report.run.graph_figure import graph_figure
 from lightning_diffal.report.run.metric_figures import count, finding, metric_figures
 from lightning_diffal.report.run.query_figures import phases_figure, seconds_figure
+from lightning_diffal.report.run.reliability_figure import reliability_figure
 from lightning_diffal.report.run.run_data import RunData, read_run_data
 from lightning_diffal.report.templates import environment
 from lightning_diffal.report.timings import STAGES
@@ -42,6 +43,7 @@ def figures_of(run: RunData) -> dict[str, Figure]:
         "classes": class_figure(run),
         "phases": phases_figure(run),
         "graph": graph_figure(run),
+        "reliability": reliability_figure(run),
         "seconds": seconds_figure(run),
     }
     return metrics | {name: figure for name, figure in others.items() if figure is not None}
