@@ -102,9 +102,10 @@ def embed_points(
 
 
 def needs_of_query(config: RunConfig, state: RunState) -> frozenset[str]:
-    """What the selector reads, and logits where the model's prediction stands in for answers."""
+    """What the selector reads, and logits where the model's prediction stands in for answers or is checked by them."""
     stand_in = config.selector.asks_during_query and not state.oracle.immediate
-    needs = config.selector.needs | ({"logits"} if stand_in else set())
+    compared = config.learn_from_graph is not None
+    needs = config.selector.needs | ({"logits"} if stand_in or compared else set())
     if isinstance(state.oracle, People):  # who see the prediction, and what the graph says
         needs |= {"embeddings", "logits"}
     # Without fixed features, as in a fast_dev_run, the embedding stands in for them; "auto" compares both.

@@ -160,6 +160,13 @@ def test_features_that_do_not_fit_change_nothing(tmp_path):
         assert torch.equal(ours, theirs)
 
 
+def test_what_models_predicted_is_kept_for_selectors_without_logits_too(tmp_path):
+    """Else a graph that the models have left behind would never fade out."""
+    active, _ = fit(tmp_path, budget=120)
+    asked = active.history.records[1]
+    assert len(asked.predicted) == len(asked.indices) == 20
+
+
 def test_an_interrupted_run_goes_on_with_the_same_batches(tmp_path):
     _, whole = fit(tmp_path / "whole", budget=140)
     with pytest.raises(RuntimeError, match="killed"):
