@@ -112,7 +112,7 @@ def embedded_pool(state: RunState | None, embeddings: Tensor | None, indices: Se
         fingerprint=state.fingerprint,
         indices=list(indices),
         labels=state.pool.labels[torch.tensor(indices)],
-        points=embeddings,
+        points=embeddings.float(),
         build_graph=build_graph,
     )
 

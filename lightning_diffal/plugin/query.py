@@ -107,7 +107,7 @@ def needs_of_query(config: RunConfig, state: RunState) -> frozenset[str]:
     compared = config.learn_from_graph is not None
     needs = config.selector.needs | ({"logits"} if stand_in or compared else set())
     if isinstance(state.oracle, People):  # who see the prediction, and what the graph says
-        needs |= {"embeddings", "logits"}
+        needs |= {"features", "logits"}
     # Without fixed features, as in a fast_dev_run, the embedding stands in for them; "auto" compares both.
     source = config.feature_source
     fixed = source is not None and source.kind != "auto" and state.ledger.folder is not None

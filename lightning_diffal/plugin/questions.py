@@ -52,26 +52,32 @@ def write_question(trainer: Any, config: RunConfig, state: RunState, record: Rec
 
 
 class PointView:
-    """What the model and the diffused labels say about single points of the pool."""
+    """What the model and the diffused labels say about single points of the pool.
+
+    Neighbors are those of the fixed features, or else of the embedding.
+    """
 
     def __init__(self, people: People, state: RunState, embedded: Embedded) -> None:
-        assert embedded.embeddings is not None
         assert embedded.logits is not None
         self.people = people
         self.row = {index: row for row, index in enumerate(state.candidates)}
         self.index, self.labels = state.candidates, state.pool.labels[torch.tensor(state.candidates)]
-        self.points = embedded.embeddings.float()
+        if state.features is not None:
+            self.points, self.build_graph = state.features.to(embedded.logits.device), state.build_feature_graph
+        else:
+            assert embedded.embeddings is not None
+            self.points, self.build_graph = embedded.embeddings.float(), build_graph
         self.probabilities = embedded.logits.float().softmax(dim=1)
         self.labeled = (self.labels >= 0).nonzero()[:, 0]
         self.chi = self.diffused()
 
     def diffused(self) -> Tensor:
-        """χ of the known labels over the graph of the embeddings, zero where none has come."""
+        """χ of the known labels over the graph of the points, zero where none has come."""
         labels = self.labels.to(self.points.device)
         num_classes = max(len(self.people.classes), self.probabilities.shape[1], int(labels.max()) + 1, 2)
         if len(labels) < 3 or not len(self.labeled):
             return torch.zeros(len(labels), num_classes)
-        graph = build_graph(self.points, None)
+        graph = self.build_graph(self.points, None)
         return diffuse(graph, labels, num_classes, steps=default_steps(graph)).cpu()
 
     def describe(self, index: int, reached: bool | None) -> dict[str, Any]:

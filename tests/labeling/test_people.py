@@ -12,9 +12,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from lightning_diffal import ActiveLearning, People
+from lightning_diffal.labeling.query_files import read_questions
 from lightning_diffal.labeling.question import Answer
 from lightning_diffal.labeling.store import open_query, store_answers
-from lightning_diffal.selectors import MarginSelector
+from lightning_diffal.selectors import MarginSelector, RandomSelector
 from tests.labeling.unlabeled_pictures import CLASSES, Net, Pictures, fit, learner, make_pictures, trainer_for
 from tests.plugin.rank_processes import run_ranks
 from tests.plugin.toy_model import Clouds, Data, quiet
@@ -258,3 +259,31 @@ def test_every_rank_hears_what_is_waited_for(place):
         assert run_ranks(place, rank) == [None, None]
         assert [(place / f"rank{rank}.txt").read_text() for rank in (0, 1)] == [f"{number} 6"] * 2
         answer_all(place)
+
+
+def test_with_features_the_guess_of_the_graph_and_the_neighbors_are_by_them(tmp_path):
+    class Noise(torch.nn.Module):
+        def forward(self, x):
+            return (1e4 * x[:, :1]).sin().expand(-1, 16)
+
+    class Lost(CloudNet):
+        """Its embedding says nothing."""
+
+        def __init__(self):
+            super().__init__()
+            self.backbone = Noise()
+
+    truth = Clouds().targets
+    features = torch.cat([torch.nn.functional.one_hot(truth, 3), 0.01 * Clouds().x], dim=1)
+    for _ in range(2):
+        active = ActiveLearning(
+            10, 40, initial=30, selector=RandomSelector(), features=features, oracle=People(["a", "b", "c"])
+        )
+        asked = active.fit(quiet(tmp_path, active, max_epochs=1, limit_val_batches=0), Lost(), datamodule=Data())
+        active.answer({index: int(truth[index]) for index in asked.waiting.indices})
+    questions = read_questions(tmp_path / "active_learning", "query_001")
+    assert len(questions) == 10
+    for question in questions:
+        name = "abc"[int(truth[question.index])]
+        assert question.diffused == name
+        assert {neighbor.label for neighbor in question.neighbors} == {name}

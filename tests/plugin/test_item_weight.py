@@ -146,7 +146,7 @@ def test_validation_batches_are_as_they_were_and_items_without_labels_get_both(t
     model, truth = Pairs(), digits()[1]
     loaders = DataLoader(Bare(), batch_size=10), DataLoader(TensorDataset(*(part[:50] for part in digits())), 10)
     for _ in range(2):
-        active = weighted(oracle=People([str(digit) for digit in range(10)], render=str))
+        active = weighted(oracle=People([str(digit) for digit in range(10)], render=lambda item: "digit", neighbors=1))
         active.fit(quiet(tmp_path, active, max_epochs=1), model, *loaders)
         active.answer({index: int(truth[index]) for index in active.history.waiting.indices})
     assert set(model.val_sizes) == {2}

@@ -86,7 +86,8 @@ def fit(folder, dataset=None, loader=None, model=None, epochs=3, **options):
     dataset, model = dataset or Digits(), model or Classifier()
     defaults = {"query_size": 40, "budget": 100, "initial": 100, "features": digits()[0][: len(dataset)]}
     active = ActiveLearning(selector=RandomSelector(), **defaults | {"learn_from_graph": True} | options)
-    loader = loader or DataLoader(dataset, batch_size=10, shuffle=True)
+    # One with a LabeledSampler has no batch yet, and so is False.
+    loader = DataLoader(dataset, batch_size=10, shuffle=True) if loader is None else loader
     active.fit(quiet(folder, active, max_epochs=epochs, limit_val_batches=0), model, loader)
     return active, model
 
@@ -198,6 +199,20 @@ def test_workers_and_samplers_of_the_user(tmp_path, options):
         assert sum(index in diffused for index in indices) == 30
     extra = [[index for index in indices if index in diffused] for indices, _ in batches]
     assert len({tuple(sorted(drawn)) for drawn in extra}) == 20, "no two batches have the same"
+
+
+@pytest.mark.parametrize(("learn", "workers"), [(False, 0), (True, 1)])
+def test_a_labeled_sampler_shows_the_labels_of_the_oracle_and_not_those_of_the_dataset(tmp_path, learn, workers):
+    truth, dataset = digits()[1], Digits(poisoned=True)
+    loader = DataLoader(dataset, batch_size=10, sampler=LabeledSampler(), num_workers=workers)
+    active, model = fit(
+        tmp_path, dataset, loader, epochs=1, learn_from_graph=learn, oracle=lambda indices: truth[indices].tolist()
+    )
+    labeled = set(labeled_in(active))
+    shown = {index: label for indices, labels in model.fits[0] for index, label in zip(indices, labels, strict=True)}
+    assert labeled <= set(shown)
+    assert all(shown[index] == truth[index] for index in labeled)
+    assert (set(shown) > labeled) == learn
 
 
 def test_two_ranks_draw_points_of_their_own(tmp_path):

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from lightning_diffal.plugin.data.diffused_view import WithDiffused
 from lightning_diffal.plugin.data.loader_tree import flatten_loaders
-from lightning_diffal.plugin.data.loaders import LabeledView, UnlabeledView
+from lightning_diffal.plugin.data.loaders import AnsweredDataset, LabeledView, UnlabeledView
 from lightning_diffal.plugin.data.samplers import LabeledSampler
 from lightning_diffal.pool.dataset.fingerprint import length_of
 from lightning_diffal.pool.dataset.items import MapStyle
@@ -56,7 +56,7 @@ def check_training_loaders(
         diffused = dataset.diffused if isinstance(dataset, WithDiffused) else None
         dataset = dataset.labeled if isinstance(dataset, WithDiffused) else dataset
         drawn = dataset.indices if isinstance(dataset, LabeledView) else None
-        source = dataset.dataset if isinstance(dataset, LabeledView) else dataset
+        source = dataset.dataset if isinstance(dataset, (LabeledView, AnsweredDataset)) else dataset
         if isinstance(sampler, LabeledSampler):
             drawn = sampler.indices
         extra = diffused is not None and not items_of(diffused.dataset, diffused_items).issuperset(diffused.indices)

@@ -49,6 +49,19 @@ class RelabeledView(LabeledView):
         return [self[row] for row in rows]
 
 
+class AnsweredDataset(Dataset[Any]):
+    """A whole dataset, where a LabeledSampler draws from it, with the labels of an oracle by index."""
+
+    def __init__(self, dataset: MapStyle, labels: dict[int, int], label_field: LabelField) -> None:
+        self.dataset, self.labels, self.label_field = dataset, labels, label_field
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.label_field.replace(self.dataset[index], self.labels[int(index)])
+
+
 class UnlabeledView(Dataset[Any]):
     """All points of a dataset, with -1 for their labels."""
 
@@ -94,23 +107,26 @@ def restrict_to_labeled(
     sampler = getattr(batches, "sampler", loader.sampler)
     drop_last = bool(getattr(batches, "drop_last", False))
     generator = fresh_generator(loader.generator, round_number)
-    view: LabeledView | None = None
+    dataset = loader.dataset
     if isinstance(sampler, LabeledSampler):
         sampler.rewrite(labeled)
         ours: Sampler[int] = sampler
         size = batch_size_of(loader)
-    else:
-        view = LabeledView(loader.dataset, labeled)
         if labels is not None:
-            view = RelabeledView(loader.dataset, labeled, labels, label_field)
+            dataset = AnsweredDataset(dataset, dict(zip(labeled, labels, strict=True)), label_field)
+    else:
+        view = LabeledView(dataset, labeled)
+        if labels is not None:
+            view = RelabeledView(dataset, labeled, labels, label_field)
         if type(batches) is BatchSampler:
             ours, size = sampler_like(sampler, view, round_number), batch_size_of(loader)
         else:
             size = usual_batch_size(batches) or batch_size_of(loader)
-            ours = UserSampler(batches, labeled, len(loader.dataset), round_number, batch_size=size)  # type: ignore[arg-type]
+            ours = UserSampler(batches, labeled, len(dataset), round_number, batch_size=size)  # type: ignore[arg-type]
+        dataset = view
     fresh = LabeledBatches(ours, size, drop_last)
     warn_of_few_draws(fresh, sampler if type(batches) is BatchSampler else batches, len(labeled))
-    return with_batches(loader, loader.dataset if view is None else view, ours, fresh, generator=generator)
+    return with_batches(loader, dataset, ours, fresh, generator=generator)
 
 
 def sampler_like(sampler: Any, view: LabeledView, round_number: int) -> Sampler[int]:
