@@ -14,7 +14,6 @@ from lightning_diffal.graph.knn.projection import choose_basis
 from lightning_diffal.graph.knn.pruned_search import pruned_search, search_nearby_cells
 from lightning_diffal.graph.knn.refine import refine
 from lightning_diffal.graph.knn.voronoi_cells import VoronoiCells, build_cells, positions_of_rank
-from lightning_diffal.numerics.threads import single_thread
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +38,7 @@ def search_approximate(
 
     Cost: O(n^1.5 d) for the cells and about POINTS_SEARCHED distances for each row.
     """
-    with single_thread():
-        basis = choose_basis(points, count, MAX_COST, ranks) if points.shape[1] > PROJECT_ABOVE else None
+    basis = choose_basis(points, count, MAX_COST, ranks) if points.shape[1] > PROJECT_ABOVE else None
     cells = build_cells(points, ranks, basis)
     query = positions_of_rank(cells, ranks)
     generator = torch.Generator(device=points.device).manual_seed(0)
