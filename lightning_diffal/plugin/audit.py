@@ -54,7 +54,7 @@ def audit(config: RunConfig, state: RunState | None, embeddings: Tensor | None, 
             "without them it needs the embedding of a query of this process, as active.fit(...) makes it."
         )
     labels, num_classes = candidate_labels(state)
-    graph = build_graph(points.float(), None)
+    graph = build_graph(points.float(), None, backend="exact")
     ranking = rank_suspicious(graph, labels.to(graph.device), num_classes)
     people = config.people or People([str(number) for number in range(max(num_classes, 2))])
     folder = state.ledger.folder

@@ -39,7 +39,7 @@ class FeatureGraph:
         if self.graph is None or not same:
             with timer.stage("graph"):
                 graph = state.build_feature_graph(
-                    state.features.to(device), neighbors, progress=timer.track, ranks=ranks
+                    state.features.to(device), neighbors, backend="exact", progress=timer.track, ranks=ranks
                 )
             self.features, self.neighbors, self.graph = state.features, neighbors, graph.symmetric
         return self.graph
