@@ -16,7 +16,7 @@ from jaxtyping import Float, Int8
 from torch import Tensor
 
 from lightning_diffal.numerics.precision import FLOAT32_ROUNDING
-from lightning_diffal.numerics.threads import single_thread
+from lightning_diffal.numerics.threads import run_parallel, single_thread
 
 LARGEST = 127
 # A sum of more products might not fit in an int32.
@@ -24,6 +24,8 @@ MAX_DIMENSIONS = 2**31 // LARGEST**2 - 1
 # Where the coordinates of a point differ so much that rounding them costs more than this fraction of its norm, the
 # points are rotated at random first: then no coordinate is much larger than the others, and it costs 0.8%.
 UNEVEN = 0.016
+# Points rounded at a time, so that the copies stay in the cache.
+ROUNDED_ROWS = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +55,9 @@ def round_to_int8(points: Float[Tensor, "n d"], norm: Float[Tensor, " n"], round
     """The points as integers; `rounding` is the fraction of the norm by which a bound may be wrong."""
     code = torch.empty_like(points, dtype=torch.int8)
     scale, square, error = (torch.empty_like(norm) for _ in range(3))
-    # In parts: the copies below stay in the cache.
-    for part in torch.arange(len(points), device=points.device).split(512):
-        rows = slice(int(part[0]), int(part[-1]) + 1)
+
+    def round_part(start: int) -> None:
+        rows = slice(start, start + ROUNDED_ROWS)
         x = points[rows]
         low, high = x.aminmax(dim=1)
         scale[rows] = torch.maximum(high, -low).div_(LARGEST).clamp_min_(torch.finfo(x.dtype).tiny)
@@ -63,6 +65,8 @@ def round_to_int8(points: Float[Tensor, "n d"], norm: Float[Tensor, " n"], round
         code[rows] = q
         q *= scale[rows, None]
         square[rows], error[rows] = q.square().sum(dim=1), (x - q).norm(dim=1)
+
+    run_parallel(round_part, range(0, len(points), ROUNDED_ROWS), points.device)
     return Int8Points(code, scale, square.mul_(1 - rounding), error.mul_(1 + rounding).add_(norm, alpha=rounding))
 
 

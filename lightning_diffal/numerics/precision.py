@@ -10,6 +10,8 @@ from torch import Tensor
 
 # The unit roundoff of float32: one rounding changes a number by at most this fraction of it.
 FLOAT32_ROUNDING = 2.0**-24
+# 2ᵉ and 2⁻ᵉ are normal numbers of float32 up to here.
+MAX_FACTOR = 126
 
 
 def wide_dtype(device: torch.device) -> torch.dtype:
@@ -29,8 +31,12 @@ def max_exponent(values: Float[Tensor, "..."]) -> int:
 
 
 def ldexp(values: Float[Tensor, "..."], exponent: int) -> Float[Tensor, "..."]:
-    """2ᵉ · values, without rounding; in two factors, since 2ᵉ itself may overflow or underflow, as in torch.ldexp."""
-    return values if exponent == 0 else values * 2.0 ** (exponent // 2) * 2.0 ** (exponent - exponent // 2)
+    """2ᵉ · values, without rounding; in two factors where 2ᵉ itself may overflow or underflow, as in torch.ldexp."""
+    if exponent == 0:
+        return values
+    if abs(exponent) < MAX_FACTOR:
+        return values * 2.0**exponent
+    return values * 2.0 ** (exponent // 2) * 2.0 ** (exponent - exponent // 2)
 
 
 def product_rounding(terms: int, dtype: torch.dtype) -> float:

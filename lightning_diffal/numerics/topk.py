@@ -45,5 +45,7 @@ def pad_to_groups(points: Float[Tensor, "m d"]) -> tuple[Float[Tensor, "p d"], F
     """The points and half their squared norms, padded to a multiple of GROUP with points at infinity."""
     missing = -len(points) % GROUP
     half_square = points.square().sum(dim=1) / 2
+    if missing == 0:
+        return points, half_square
     pad = torch.nn.functional.pad
     return pad(points, (0, 0, 0, missing)), pad(half_square, (0, missing), value=float("inf"))

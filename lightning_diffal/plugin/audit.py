@@ -51,7 +51,7 @@ def audit(config: RunConfig, pool: KnownPool, dataset: MapStyle | None, limit: i
         dataset: What people see the points of; without it, they see their indices.
     """
     labels, num_classes, folder = pool.labels, count_found(pool.labels), pool.folder
-    graph = pool.build_graph(pool.points, None)
+    graph = pool.build_graph(pool.points, None, backend="exact")
     ranking = rank_suspicious(graph, labels.to(graph.device), num_classes)
     people = config.people or People([str(number) for number in range(num_classes)])
     found = []

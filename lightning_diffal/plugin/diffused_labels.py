@@ -44,7 +44,7 @@ class FeatureGraph:
         same = self.features is not None and self.neighbors == neighbors and torch.equal(self.features, features)
         if self.graph is None or not same:
             with timer.stage("graph"):
-                graph = build(features.to(device), neighbors, progress=timer.track, ranks=ranks)
+                graph = build(features.to(device), neighbors, backend="exact", progress=timer.track, ranks=ranks)
             self.features, self.neighbors, self.graph = features, neighbors, graph.symmetric
         return self.graph
 

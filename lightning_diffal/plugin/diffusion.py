@@ -31,8 +31,9 @@ class DiffusionActiveLearning(ActiveLearning):
         soft_start: Unlabeled points start from the model's probabilities in every query after the first.
         shrink_below: δ. T shrinks once fewer than δ·n points are unreached.
         features: Fixed features of the pool, see `ActiveLearning`.
-        backend: How neighbors are searched: "auto", "torch", "cluster" or "faiss", all exact; "approximate" finds at
-            least 97% of them several times as fast, and how many is `graph_recall` in the record of the round.
+        backend: How neighbors are searched: "exact", "torch", "cluster" or "faiss", all exact; "approximate" finds at
+            least 97% of them faster, and how many is `graph_recall` in the record of the round. "auto" is exact but for
+            very large pools, see `build_graph`.
         options: All other arguments of `ActiveLearning`: `initial`, `layer`, `oracle`, `seed`, `folder`, ...
 
     Reference: Kushnir & Venturi, Diffusion-based Deep Active Learning.

@@ -77,7 +77,7 @@ class PointView:
         num_classes = max(len(self.people.classes), self.probabilities.shape[1], int(labels.max()) + 1, 2)
         if len(labels) < 3 or not len(self.labeled):
             return torch.zeros(len(labels), num_classes)
-        graph = self.build_graph(self.points, None)
+        graph = self.build_graph(self.points, None, backend="exact")
         return diffuse(graph, labels, num_classes, steps=default_steps(graph)).cpu()
 
     def describe(self, index: int, reached: bool | None) -> dict[str, Any]:

@@ -141,7 +141,9 @@ class Snapshot:
         key = ("features", neighbors)
         if key not in self.graphs:
             build = build_graph if self.features is None else self.build_feature_graph
-            self.graphs[key] = timed_graph(timer, build, self.fixed_points, neighbors, ranks=self.ranks)
+            # These selectors have no argument for the search, so that theirs is exact in pools of any size.
+            options = {"backend": "exact", "ranks": self.ranks}
+            self.graphs[key] = timed_graph(timer, build, self.fixed_points, neighbors, **options)
         return self.graphs[key]
 
     def symmetric_graph(self, neighbors: int | None, timer: StageTimer) -> NeighborGraph:
@@ -149,7 +151,8 @@ class Snapshot:
         key = ("embeddings", neighbors)
         if key not in self.graphs:
             embeddings = require(self.embeddings, "embeddings")
-            self.graphs[key] = timed_graph(timer, build_graph, embeddings, neighbors, symmetric=True, ranks=self.ranks)
+            options = {"backend": "exact", "symmetric": True, "ranks": self.ranks}
+            self.graphs[key] = timed_graph(timer, build_graph, embeddings, neighbors, **options)
         return self.graphs[key]
 
     @cached_property

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from lightning_diffal import build_graph
+from lightning_diffal.graph.knn import approximate_search, registry
+from lightning_diffal.graph.knn.registry import resolve_backend
 
 K = 10
 
@@ -74,3 +76,50 @@ def test_pools_of_a_few_points_and_copies(n):
     graph, exact = (build_graph(points, min(K, n), backend=backend) for backend in ("approximate", "torch"))
     assert torch.equal(graph.col, exact.col)
     assert graph.recall == 1.0
+
+
+def test_auto_is_approximate_in_very_large_pools_of_many_dimensions_only():
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    chosen = {
+        ("auto", cpu, 440_000, 512): "torch",
+        ("auto", cpu, 445_000, 512): "approximate",
+        ("exact", cpu, 445_000, 512): "torch",
+        ("auto", cpu, 1_000_000, 160): "torch",
+        ("auto", cpu, 1_000_000, 161): "approximate",
+        ("approximate", cpu, 10, 2): "approximate",
+    }
+    for (backend, *pool), name in chosen.items():
+        assert resolve_backend(backend, K, *pool).name == name
+    assert resolve_backend("auto", K, cuda, 1_000_000, 512).exact
+
+
+def test_auto_says_so_where_it_is_approximate_and_exact_is_one_argument_away(monkeypatch, caplog):
+    monkeypatch.setattr(registry, "APPROXIMATE_WORK", 1e9)
+    points = trained_layer(4_000, 200)
+    with caplog.at_level(logging.INFO, logger="lightning_diffal"):
+        graph = build_graph(points, K)
+    assert "backend=\"auto\" is 'approximate' for 4000 points in 200 dimensions" in caplog.text
+    assert 'backend="exact" misses none' in caplog.text
+    assert torch.equal(graph.col, build_graph(points, K, backend="approximate").col)
+    exact = build_graph(points, K, backend="exact")
+    assert exact.recall is None
+    assert torch.equal(exact.col, build_graph(points, K, backend="torch").col)
+
+
+def test_a_large_pool_without_structure_is_searched_exactly(monkeypatch, caplog):
+    monkeypatch.setattr(approximate_search, "EXACT_FROM", 2_000)
+    points = torch.randn(4_000, 200, generator=torch.Generator().manual_seed(0))
+    with caplog.at_level(logging.INFO, logger="lightning_diffal"):
+        graph = build_graph(points, K, backend="approximate")
+    assert "the exact search is faster" in caplog.text
+    assert graph.recall == 1.0 == true_recall(graph, points)
+
+
+def test_directions_that_lose_neighbors_are_not_searched_in():
+    # Which of the 40 points of a cluster are the nearest is decided in all 400 directions.
+    generator = torch.Generator().manual_seed(0)
+    center = torch.randn(75, 400, generator=generator).repeat_interleave(40, 0)
+    points = center + 0.3 * torch.randn(3_000, 400, generator=generator)
+    graph = build_graph(points, K, backend="approximate")
+    assert graph.recall >= 0.97
+    assert true_recall(graph, points) >= 0.96

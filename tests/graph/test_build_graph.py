@@ -245,7 +245,8 @@ def test_bad_arguments_are_refused_by_name(embeddings, options, message):
 
 def test_an_unknown_backend_is_refused():
     with pytest.raises(
-        ValueError, match=r'backend=.annoy.\): "auto" or one of "torch", "cluster", "faiss", "approximate" is needed'
+        ValueError,
+        match=r'backend=.annoy.\): "auto", "exact" or one of "torch", "cluster", "faiss", "approximate" is needed',
     ):
         build_graph(torch.zeros(4, 3), 2, backend="annoy")
 
@@ -285,7 +286,7 @@ def test_auto_ignores_a_torch_cluster_that_cannot_be_imported(monkeypatch, tmp_p
     (tmp_path / "torch_cluster.py").write_text('raise OSError("undefined symbol")')
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "torch_cluster", raising=False)
-    assert resolve_backend("auto", 7, CPU, 3).name == "torch"
+    assert resolve_backend("auto", 7, CPU, 50, 3).name == "torch"
     points = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     np.testing.assert_allclose(dense(build_graph(points, 4)), weights(points, 4), rtol=1e-6)
 
@@ -293,10 +294,10 @@ def test_auto_ignores_a_torch_cluster_that_cannot_be_imported(monkeypatch, tmp_p
 def test_the_cluster_backend_is_refused_beyond_the_limit_of_its_cuda_kernel():
     cuda = torch.device("cuda")
     with pytest.raises(ValueError, match=r"neighbors=97.*at most 96 neighbors on CUDA"):
-        resolve_backend("cluster", 97, cuda, 8)
-    assert resolve_backend("auto", 97, cuda, 8).name == "torch"
-    assert resolve_backend("auto", 96, cuda, 8).name == "cluster"
-    assert resolve_backend("cluster", 96, cuda, 8).name == "cluster"
+        resolve_backend("cluster", 97, cuda, 500, 8)
+    assert resolve_backend("auto", 97, cuda, 500, 8).name == "torch"
+    assert resolve_backend("auto", 96, cuda, 500, 8).name == "cluster"
+    assert resolve_backend("cluster", 96, cuda, 500, 8).name == "cluster"
 
 
 def test_an_incomplete_result_of_torch_cluster_is_never_used(monkeypatch, caplog):

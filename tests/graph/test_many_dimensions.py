@@ -4,10 +4,12 @@ from functools import partial
 
 import pytest
 import torch
+from scipy.stats import binom
 
 from lightning_diffal import build_graph
 from lightning_diffal.distributed import SINGLE_PROCESS
-from lightning_diffal.graph.knn import torch_search
+from lightning_diffal.graph.knn import symmetric_search, torch_search
+from lightning_diffal.graph.knn.int8_rows import Int8Rows
 from lightning_diffal.graph.knn.int8_search import int8_search, prefers_int8
 from lightning_diffal.graph.knn.projection import choose_basis
 from lightning_diffal.graph.knn.registry import BACKENDS, KnnBackend
@@ -61,9 +63,36 @@ def check_exact(points, backend):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_8_bit_products_leave_holds_every_neighbor(monkeypatch, kind):
+@pytest.mark.parametrize("max_hits", [0, float("inf")], ids=["each pair twice", "each pair once"])
+def test_what_8_bit_products_leave_holds_every_neighbor(monkeypatch, kind, max_hits):
     monkeypatch.setattr(torch_search, "prefers_int8", lambda points: True)
+    # Whatever it costs: each pair once also where nearly all pairs are kept.
+    monkeypatch.setattr(symmetric_search, "MAX_HITS", max_hits)
     check_exact(pool(kind), "torch")
+
+
+@pytest.mark.parametrize("missed", [0.02, 0.98])
+def test_points_whose_radius_was_too_small_are_searched_again(monkeypatch, missed):
+    monkeypatch.setattr(symmetric_search, "MISSED", missed)
+    monkeypatch.setattr(symmetric_search, "MIN_SAMPLE", 256)
+    again = []
+    search_rows = Int8Rows.__call__
+    monkeypatch.setattr(Int8Rows, "__call__", lambda self, rows: again.extend(rows.tolist()) or search_rows(self, rows))
+    points = pool("white noise")
+    found, spread = symmetric_search.symmetric_search(Int8Rows(points, K + 4, None), iter)
+    nearest = torch.cdist(points.double(), points.double()).topk(K + 4, largest=False).indices
+    assert torch.equal(found.sort(dim=1).values, nearest.sort(dim=1).values)
+    assert (spread == 0).all()
+    assert len(again) == len(set(again))
+    # A radius is too small with the probability `missed` or a little less, where no distance is like another.
+    assert 0 < len(again) / len(points) < missed + 0.02
+
+
+@pytest.mark.parametrize(("count", "fraction"), [(19, 0.1), (19, 0.0625), (5, 0.9), (500, 0.01)])
+def test_the_rank_in_the_sample_is_the_first_that_is_seldom_reached(count, fraction):
+    number = symmetric_search.rank_in_sample(count, fraction)
+    assert binom.sf(number - 1, count, fraction) <= symmetric_search.MISSED or number == count
+    assert binom.sf(number - 2, count, fraction) > symmetric_search.MISSED
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -113,7 +142,7 @@ def test_a_projection_is_chosen_where_it_rules_points_out_and_not_on_white_noise
 
 
 def test_few_pairs_of_white_noise_are_left_to_float32(monkeypatch):
-    from lightning_diffal.graph.knn import int8_search as module
+    from lightning_diffal.graph.knn import int8_rows as module
 
     pairs = []
     compute = module.pair_distances

@@ -12,7 +12,7 @@ from lightning_diffal.distributed import Ranks
 from lightning_diffal.graph.knn.candidates import EXTRA_CANDIDATES, Candidates, IncompleteResultError
 from lightning_diffal.graph.knn.pruned_search import pruned_search, search_nearby_cells
 from lightning_diffal.graph.knn.refine import all_differences, refine, surplus_copies
-from lightning_diffal.graph.knn.registry import TORCH, Backend, KnnBackend, resolve_backend
+from lightning_diffal.graph.knn.registry import CHOSEN, TORCH, Backend, KnnBackend, resolve_backend
 from lightning_diffal.graph.knn.voronoi_cells import build_cells, positions_of_rows
 from lightning_diffal.numerics.precision import full_float32, ldexp, max_exponent
 from lightning_diffal.numerics.threads import single_thread
@@ -37,15 +37,15 @@ def nearest_neighbors(
     The third is the recall, None where the search is exact. Each rank searches its share of the rows; the results are
     gathered.
     """
-    chosen = resolve_backend(backend, neighbors, points.device, points.shape[1])
-    if backend == "auto" and ranks.sum(chosen is TORCH):
+    chosen = resolve_backend(backend, neighbors, points.device, *points.shape)
+    if backend in CHOSEN and ranks.sum(chosen is TORCH):
         chosen = TORCH  # where one rank lacks an extra, no rank uses it
     # Weights do not depend on the unit, and no square overflows.
     scaled = ldexp(points, -max_exponent(points))
     surplus, first = surplus_copies(scaled, max_copies=neighbors + 1)
     kept = (~surplus).nonzero()[:, 0]
     searched = scaled if len(kept) == len(scaled) else scaled[kept]
-    *found, recall = search(searched, neighbors, chosen, backend == "auto", progress, ranks)
+    *found, recall = search(searched, neighbors, chosen, backend in CHOSEN, progress, ranks)
     rows, nearest_kept, distance_kept = (ranks.all_gather_cat(part) for part in found)
     nearest = nearest_kept.new_empty(len(points), neighbors)
     distance = distance_kept.new_zeros(len(points), neighbors)
@@ -68,14 +68,15 @@ def search(
 
     Up to three searches, each for the rows the one before was not certain of.
     """
-    count = min(len(points), neighbors + 1 + EXTRA_CANDIDATES)
+    # Extra candidates prove that no neighbor was left out, which an approximate search does not claim.
+    count = min(len(points), neighbors + 1 + (EXTRA_CANDIDATES if backend.exact else 0))
     with single_thread():
         mean = points.mean(dim=0)
     centered = (points - mean).float()
     with full_float32(points.device):
         candidates = find_candidates(backend, may_replace, centered, count, progress, ranks)
         recall = candidates.recall
-        rows, norm = candidates.rows, centered[candidates.rows].norm(dim=1)
+        rows, norm = candidates.rows, centered.norm(dim=1)[candidates.rows]
         nearest, distance, certain = refine(points, candidates, neighbors, norm)
         if recall is not None:
             return rows, nearest, distance, recall

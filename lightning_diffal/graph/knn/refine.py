@@ -19,8 +19,7 @@ HASHED_ROWS = 1024
 
 
 def squared_distances(x: Float[Tensor, " b #m d"], y: Float[Tensor, "#b m d"]) -> Float[Tensor, "b m"]:
-    wide = wide_dtype(x.device)
-    return (x.to(wide) - y.to(wide)).square_().sum(dim=2)
+    return (x.to(wide_dtype(x.device)) - y).square_().sum(dim=2)  # y is widened as it is read: one copy less
 
 
 def refine(
@@ -82,12 +81,15 @@ def all_differences(
     width = tile_height(8 * points.shape[1], DIFFERENCE_BYTES)
     height = tile_height(8 * len(points) * points.shape[1], DIFFERENCE_BYTES)
     all_nodes = torch.arange(len(points), device=points.device)
-    for start in range(0, len(rows), height):
+
+    def search(start: int) -> None:
         part = slice(start, start + height)
         own = points[rows[part]][:, None]
         to_all = torch.cat([squared_distances(own, others[None]) for others in points.split(width)], dim=1)
         to_all.scatter_(1, rows[part, None], float("inf"))
         nearest[part], distance[part], _ = select_nearest(all_nodes.expand_as(to_all), to_all, neighbors)
+
+    run_parallel(search, range(0, len(rows), height), points.device)
     return nearest, distance
 
 

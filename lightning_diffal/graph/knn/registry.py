@@ -18,12 +18,19 @@ from lightning_diffal.graph.knn.cluster_search import search_cluster
 from lightning_diffal.graph.knn.faiss_search import search_faiss
 from lightning_diffal.graph.knn.torch_search import search_torch
 
-Backend: TypeAlias = Literal["auto", "torch", "cluster", "faiss", "approximate"]
+Backend: TypeAlias = Literal["auto", "exact", "torch", "cluster", "faiss", "approximate"]
 
 log = logging.getLogger(__name__)
 
 
-def never_preferred(device: torch.device, dimensions: int) -> str | None:
+# For these, a backend is chosen by measurement.
+CHOSEN = ("auto", "exact")
+# From n² d of this on, backend="auto" is approximate on the CPU: there the exact search of a pool without structure
+# takes more than a quarter of an hour of one core (docs/speed.md). In up to APPROXIMATE_ABOVE dimensions it never is.
+APPROXIMATE_WORK, APPROXIMATE_ABOVE = 1e14, 160
+
+
+def never_preferred(device: torch.device, points: int, dimensions: int) -> str | None:
     return None
 
 
@@ -38,7 +45,7 @@ class KnnBackend:
         module: The module it imports, if any.
         install_note: Appended to the pip command in the message about a missing module.
         max_candidates_on_cuda: The largest `count` it supports on CUDA.
-        preferred: Given device and dimensions, the reason why backend="auto" takes it, or None.
+        preferred: Given device, points and dimensions, the reason why backend="auto" takes it, or None.
     """
 
     name: str
@@ -47,7 +54,7 @@ class KnnBackend:
     module: str | None = None
     install_note: str = ""
     max_candidates_on_cuda: int | None = None
-    preferred: Callable[[torch.device, int], str | None] = never_preferred
+    preferred: Callable[[torch.device, int, int], str | None] = never_preferred
 
     def supports(self, count: int, device: torch.device) -> bool:
         return device.type != "cuda" or self.max_candidates_on_cuda is None or count <= self.max_candidates_on_cuda
@@ -63,11 +70,18 @@ class KnnBackend:
         return True
 
 
-def prefer_cluster(device: torch.device, dimensions: int) -> str | None:
+def prefer_cluster(device: torch.device, points: int, dimensions: int) -> str | None:
     """By measurement (benchmarks/bench_graph_backends.py)."""
     if device.type == "cuda":
         return "its kernel needs no memory for distances"
     return "a kd-tree is the fastest up to 6 dimensions" if device.type == "cpu" and dimensions <= 6 else None
+
+
+def prefer_approximate(device: torch.device, points: int, dimensions: int) -> str | None:
+    """By measurement (benchmarks/bench_approximate.py)."""
+    if device.type != "cpu" or dimensions <= APPROXIMATE_ABOVE or points**2 * dimensions < APPROXIMATE_WORK:
+        return None
+    return f"n² d is at least {APPROXIMATE_WORK:.0e}"
 
 
 TORCH = KnnBackend("torch", search_torch)
@@ -80,18 +94,18 @@ CLUSTER = KnnBackend(
     preferred=prefer_cluster,
 )
 FAISS = KnnBackend("faiss", search_faiss, module="faiss")
-APPROXIMATE = KnnBackend("approximate", search_approximate, exact=False)
+APPROXIMATE = KnnBackend("approximate", search_approximate, exact=False, preferred=prefer_approximate)
 BACKENDS = {backend.name: backend for backend in (TORCH, CLUSTER, FAISS, APPROXIMATE)}
 
 
 @skip_type_check
 def check_backend(caller: str, backend: str) -> None:
     """Refuse a backend that does not exist or is not installed."""
-    if isinstance(backend, str) and backend == "auto":
+    if isinstance(backend, str) and backend in CHOSEN:
         return
     if not isinstance(backend, str) or backend not in BACKENDS:
         names = ", ".join(f'"{name}"' for name in BACKENDS)
-        raise ValueError(f'{caller}(backend={backend!r}): "auto" or one of {names} is needed.')
+        raise ValueError(f'{caller}(backend={backend!r}): "auto", "exact" or one of {names} is needed.')
     chosen = BACKENDS[backend]
     if chosen.module is not None and find_spec(chosen.module) is None:
         raise ModuleNotFoundError(
@@ -102,11 +116,14 @@ def check_backend(caller: str, backend: str) -> None:
 
 
 @skip_type_check
-def resolve_backend(backend: Backend, neighbors: int, device: torch.device, dimensions: int) -> KnnBackend:
-    """The backend asked for, if it supports that many neighbors; for "auto" the preferred one of those installed."""
+def resolve_backend(backend: Backend, neighbors: int, device: torch.device, points: int, dimensions: int) -> KnnBackend:
+    """The backend asked for, if it supports that many neighbors; else the preferred one of those installed.
+
+    For "exact" the preferred of the exact ones, for "auto" of all.
+    """
     check_backend("build_graph", backend)
     count = neighbors + 1 + EXTRA_CANDIDATES
-    if backend != "auto":
+    if backend not in CHOSEN:
         chosen = BACKENDS[backend]
         if not chosen.supports(count, device):
             limit = (chosen.max_candidates_on_cuda or 0) - 1 - EXTRA_CANDIDATES
@@ -117,8 +134,15 @@ def resolve_backend(backend: Backend, neighbors: int, device: torch.device, dime
         return chosen
     chosen, reason = TORCH, "the fastest by measurement"
     for candidate in BACKENDS.values():
-        preference = candidate.preferred(device, dimensions)
+        preference = candidate.preferred(device, points, dimensions)
+        if backend == "exact" and not candidate.exact:
+            continue
         if preference is not None and candidate.supports(count, device) and candidate.can_be_imported():
             chosen, reason = candidate, preference
     log.debug("build_graph: backend %r for d=%d on %s: %s", chosen.name, dimensions, device, reason)
+    if not chosen.exact:
+        log.info(
+            'build_graph: backend="auto" is %r for %d points in %d dimensions: %s. backend="exact" misses none.',
+            *(chosen.name, points, dimensions, reason),
+        )
     return chosen

@@ -67,7 +67,7 @@ def with_best_features(
     for name, rows in points.items():
         with timer.stage("graph"):
             build = GraphFolder(None if name == EMBEDDING else state.ledger.folder, name)
-            graph = build(rows.to(device), neighbors, progress=timer.track, ranks=ranks_of(trainer))
+            graph = build(rows.to(device), neighbors, backend="exact", progress=timer.track, ranks=ranks_of(trainer))
         with timer.stage("comparison"):
             predicted = partial(leave_one_out, graph, labels, num_classes)
             accuracy[name] = from_rank_zero(trainer, lambda: predicted().accuracy)  # noqa: B023, called at once
