@@ -10,6 +10,9 @@ from torch.utils.data import Subset
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.copy_loader import batch_size_of, pool_loader
 from lightning_diffal.plugin.data.loaders import UnlabeledView
+from lightning_diffal.plugin.model.check_cache import check_cache_layer, check_pool_repeats, try_cache
+from lightning_diffal.plugin.model.embedding import Embedded
+from lightning_diffal.plugin.model.layer_cache import LayerCache
 from lightning_diffal.plugin.query import embed_points, known_classes, needs_of_query, pool_source
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.pool.dataset.classes import describe
@@ -36,8 +39,18 @@ def dry_run(trainer: Any, module: Any, config: RunConfig, state: RunState) -> in
         return None
     with temporary_seed(config.seed):
         size = config.pool_batch_size or batch_size_of(source)
-        loader = pool_loader(source, spread_batches(state.candidates, size), size)
-        embedded = embed_points(trainer, module, config, state, loader, needs, StageTimer())
+        points = spread_batches(state.candidates, size)
+        loader = pool_loader(source, points, size)
+
+        def embed_some(cache: LayerCache | None) -> Embedded:
+            return embed_points(trainer, module, config, state, loader, needs, StageTimer(), points, cache)
+
+        if config.cache_layer is None:
+            embedded = embed_some(None)
+        else:
+            check_cache_layer(trainer.strategy, module, config.cache_layer, config.layer, needs)
+            check_pool_repeats(config.cache_layer, source.dataset, len(state.pool), config.label_field)
+            embedded = try_cache(config.cache_layer, len(state.pool), embed_some)
     check_num_classes(config, state, embedded.num_classes)
     through_training = source is state.loader or isinstance(source.dataset, UnlabeledView)
     if through_training and is_random(state.dataset, len(state.pool), config.label_field):

@@ -1,7 +1,7 @@
 """One pass over the pool with the model as it is, in eval mode."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 
 from lightning_diffal.plugin.model.batches import overrides
 from lightning_diffal.plugin.model.dropout import DropoutPasses
+from lightning_diffal.plugin.model.layer_cache import CachedPass
 from lightning_diffal.plugin.model.reader import ModelReader, ModelReading
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.snapshot import StochasticPasses
@@ -28,6 +29,18 @@ class Embedded:
     stochastic: StochasticPasses | None
     num_classes: int | None
 
+    def take(self, rows: Tensor) -> "Embedded":
+        """The same of these rows, in their order."""
+
+        def of(part: Tensor | None) -> Tensor | None:
+            return None if part is None else part[rows.to(part.device)]
+
+        passes = self.stochastic
+        if passes is not None:
+            order = rows.to(passes.probabilities.device)
+            passes = StochasticPasses(passes.probabilities[order], passes.expected_entropy[order])
+        return Embedded(of(self.embeddings), of(self.logits), passes, self.num_classes)
+
 
 def embed(
     trainer: Any,
@@ -39,6 +52,7 @@ def embed(
     passes: int,
     timer: StageTimer,
     stage: str = "embedding",
+    cached: AbstractContextManager[CachedPass] | None = None,
 ) -> Embedded:
     """Embeddings, logits or stochastic passes of every point of a loader, as `needs` says, reading it once.
 
@@ -48,6 +62,7 @@ def embed(
     Args:
         passes: Forward passes with only the dropout layers in training mode, if "stochastic" is needed.
         stage: What the timer calls this pass.
+        cached: Stands in for a layer whose output is kept.
 
     Memory: n · (d + c) numbers, and one batch.
     """
@@ -56,10 +71,12 @@ def embed(
     to_device = batch_transfer(trainer, module, trainer.precision_plugin.convert_input)
     size = loader.batch_sampler.batch_size  # type: ignore[union-attr]
     dropout = DropoutPasses(module, passes, reader.logits_in) if "stochastic" in needs else None
-    with eval_mode(trainer, module), reader.hook.attach():
+    with eval_mode(trainer, module), reader.hook.attach(), cached or nullcontext() as cached_pass:
         for batch_idx, batch in enumerate(timer.track_stage(stage, loader)):
             count, batch = min(size, rows.remaining), to_device(batch)  # noqa: PLW2901, the host's copy may go
             first = batch_idx == 0
+            if cached_pass is not None:
+                cached_pass.begin_batch(rows.filled, count)
             # Passes with dropout need one without only for the first batch, to find the classifier.
             if first or needs != {"stochastic"}:
                 embedding, logits = reader.read(batch, batch_idx, count, needs)

@@ -1,0 +1,135 @@
+"""Does the whole path hold at a million points of 512 dimensions? Seconds and peak memory of each stage.
+
+    python benchmarks/bench_million_points.py                                  # 100,000, 300,000 and 1,000,000 points
+    python benchmarks/bench_million_points.py --points 30000 --size 200        # half a minute
+
+Made-up embeddings of 100 classes, as behind a trained head, are kept in half precision. Each size is a process of its
+own, whose address space is limited: graph (approximate by default), the paper's query and the coverage query, each of
+`size` points. Rows are printed as stages end, so that a run that is stopped leaves what it measured. The last column is
+the cost of one choice, which should not grow with the pool.
+
+The model's logits are made up, too: the true class with noise, so that the coverage query has something to be sure of.
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from measure import peak_memory
+from torch import Tensor
+
+from lightning_diffal import UNLABELED, Snapshot, batch_query, build_graph
+from lightning_diffal.graph.neighbor_graph import NeighborGraph
+from lightning_diffal.selectors import CoverageSelector
+
+DIMENSIONS, NEIGHBORS, CLASSES, LATENT, SHEET = 512, 15, 100, 24, 8
+# Rows that are made at a time.
+BLOCK = 20_000
+
+
+def embeddings(points: int) -> tuple[Tensor, Tensor]:
+    """(n, 512) in float16 and their classes: sheets in 24 dimensions, bent into 512 by a random ReLU layer."""
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    label = torch.randint(CLASSES, (points,), generator=generator)
+    center, direction = 0.8 * normal(CLASSES, LATENT), normal(CLASSES, SHEET, LATENT) * 0.35
+    layer, shift = normal(LATENT, DIMENSIONS) / LATENT**0.5, 0.5 * normal(DIMENSIONS)
+    rows = torch.empty(points, DIMENSIONS, dtype=torch.float16)
+    for start in range(0, points, BLOCK):
+        own = label[start : start + BLOCK]
+        sheet = torch.einsum("bs,bsl->bl", normal(len(own), SHEET), direction[own])
+        latent = center[own] + sheet + 0.1 * normal(len(own), LATENT)
+        bent = (latent @ layer + shift).relu() + 0.02 * normal(len(own), DIMENSIONS)
+        rows[start : start + BLOCK] = bent.half()
+    return rows, label
+
+
+class Stages:
+    """Times stages and prints a row for each."""
+
+    def __init__(self, points: int, size: int) -> None:
+        self.points, self.size = points, size
+
+    @contextmanager
+    def stage(self, name: str, choices: bool = False, note: Callable[[], str] = str) -> Iterator[None]:
+        reset_peak_memory()
+        wall, cpu = time.perf_counter(), time.process_time()
+        yield
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        a_choice = f"{1000 * cpu / self.size:.2f}" if choices else ""
+        print(
+            f"| {self.points:,} | {name} | {wall:,.1f} | {cpu:,.1f} | {peak_memory():,.0f} | {a_choice} | {note()} |",
+            flush=True,
+        )
+
+
+def reset_peak_memory() -> None:
+    """Let the peak of this process start from what it holds now (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def measure(points: int, size: int, backend: str, queries: list[str]) -> None:
+    stages = Stages(points, size)
+    with stages.stage("make embeddings"):
+        rows, truth = embeddings(points)
+    labels = torch.full_like(truth, UNLABELED)
+    known = torch.randperm(points, generator=torch.Generator().manual_seed(1))[:size]
+    labels[known] = truth[known]
+    graph: NeighborGraph | None = None
+    with stages.stage("graph", note=lambda: f"recall {graph.recall}" if graph is not None else ""):
+        graph = build_graph(rows, NEIGHBORS, backend=backend)  # type: ignore[arg-type]
+    if "paper" in queries:
+        with stages.stage("the paper's query", choices=True):
+            query = batch_query(graph, labels, CLASSES, size=size, answer=lambda asked: truth[asked])
+        assert len(query.indices.unique()) == size
+    if "refine" in queries:
+        # More labels, so that all points are reached and the query refines.
+        more = torch.randperm(points, generator=torch.Generator().manual_seed(2))[: points // 20]
+        reached = labels.clone()
+        reached[more] = truth[more]
+        with stages.stage("the paper's query, 5% labeled", choices=True):
+            batch_query(graph, reached, CLASSES, size=size, answer=lambda asked: truth[asked])
+    if "coverage" in queries:
+        logits = torch.randn(points, CLASSES, generator=torch.Generator().manual_seed(3))
+        logits[torch.arange(points), truth] += 3
+        snapshot = Snapshot(labels=labels, num_classes=CLASSES, embeddings=rows, logits=logits)
+        snapshot.graphs["features", NEIGHBORS] = graph
+        with stages.stage("the coverage query", choices=True):
+            CoverageSelector(neighbors=NEIGHBORS)(snapshot, size)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--points", type=int, nargs="+", default=[100_000, 300_000, 1_000_000])
+    parser.add_argument("--size", type=int, default=1_000, help="points asked for, and labels there are")
+    parser.add_argument("--backend", default="approximate")
+    parser.add_argument("--queries", nargs="+", default=["paper", "refine", "coverage"])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--gigabytes", type=float, default=16.0, help="that a process may use")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.here:
+        torch.set_num_threads(arguments.threads)
+        limit = int(arguments.gigabytes * 2**30)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        measure(arguments.points[0], arguments.size, arguments.backend, arguments.queries)
+        return
+    print(f"torch {torch.__version__}, {arguments.threads} threads, d = {DIMENSIONS}, k = {NEIGHBORS}, c = {CLASSES}\n")
+    print("| points | stage | s | CPU s | peak MiB | CPU ms a choice | |\n|---|---|---|---|---|---|---|", flush=True)
+    for points in arguments.points:
+        command = [sys.executable, __file__, "--here", *sys.argv[1:], "--points", str(points)]
+        if subprocess.run(command, check=False).returncode:
+            print(f"| {points:,} | failed | | | | | |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
