@@ -29,6 +29,8 @@ from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.selectors import CoverageSelector
 
 DIMENSIONS, NEIGHBORS, CLASSES, LATENT, SHEET = 512, 15, 100, 24, 8
+# Of the queries that take up to a second for each.
+SLOW_CHOICES = 100
 # Rows that are made at a time.
 BLOCK = 20_000
 
@@ -56,16 +58,16 @@ def embeddings(points: int) -> tuple[Tensor, Tensor]:
 class Stages:
     """Times stages and prints a row for each."""
 
-    def __init__(self, points: int, size: int) -> None:
-        self.points, self.size = points, size
+    def __init__(self, points: int) -> None:
+        self.points = points
 
     @contextmanager
-    def stage(self, name: str, choices: bool = False, note: Callable[[], str] = str) -> Iterator[None]:
+    def stage(self, name: str, choices: int = 0, note: Callable[[], str] = str) -> Iterator[None]:
         reset_peak_memory()
         wall, cpu = time.perf_counter(), time.process_time()
         yield
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        a_choice = f"{1000 * cpu / self.size:.2f}" if choices else ""
+        a_choice = f"{1000 * cpu / choices:.2f}" if choices else ""
         print(
             f"| {self.points:,} | {name} | {wall:,.1f} | {cpu:,.1f} | {peak_memory():,.0f} | {a_choice} | {note()} |",
             flush=True,
@@ -77,34 +79,46 @@ def reset_peak_memory() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def measure(points: int, size: int, backend: str, queries: list[str]) -> None:
-    stages = Stages(points, size)
+def measure(points: int, size: int, backend: str, queries: list[str], steps: int | None, folder: Path | None) -> None:
+    stages, choices = Stages(points), min(size, SLOW_CHOICES)
     with stages.stage("make embeddings"):
         rows, truth = embeddings(points)
     labels = torch.full_like(truth, UNLABELED)
     known = torch.randperm(points, generator=torch.Generator().manual_seed(1))[:size]
     labels[known] = truth[known]
-    graph: NeighborGraph | None = None
-    with stages.stage("graph", note=lambda: f"recall {graph.recall}" if graph is not None else ""):
-        graph = build_graph(rows, NEIGHBORS, backend=backend)  # type: ignore[arg-type]
+    kept = None if folder is None else folder / f"graph_{points}.pt"
+    if kept is not None and kept.exists():
+        parts = torch.load(kept)
+        graph = NeighborGraph(parts["crow"], parts["col"], parts["weight"], recall=parts["recall"])
+    else:
+        recall: list[float | None] = []
+        with stages.stage("graph", note=lambda: f"recall {recall[0]:.3f}" if recall[0] else "exact"):
+            graph = build_graph(rows, NEIGHBORS, backend=backend)  # type: ignore[arg-type]
+            recall.append(graph.recall)
+        if kept is not None:
+            parts = {"crow": graph.crow, "col": graph.col, "weight": graph.weight, "recall": graph.recall}
+            torch.save(parts, kept)
     if "paper" in queries:
-        with stages.stage("the paper's query", choices=True):
-            query = batch_query(graph, labels, CLASSES, size=size, answer=lambda asked: truth[asked])
+        with stages.stage("the paper's query", size):
+            query = batch_query(graph, labels, CLASSES, size=size, steps=steps, answer=lambda asked: truth[asked])
         assert len(query.indices.unique()) == size
     if "refine" in queries:
         # More labels, so that all points are reached and the query refines.
         more = torch.randperm(points, generator=torch.Generator().manual_seed(2))[: points // 20]
         reached = labels.clone()
         reached[more] = truth[more]
-        with stages.stage("the paper's query, 5% labeled", choices=True):
-            batch_query(graph, reached, CLASSES, size=size, answer=lambda asked: truth[asked])
+        with stages.stage(f"the paper's query, 5% labeled, {choices} choices", choices):
+            batch_query(graph, reached, CLASSES, size=choices, steps=steps, answer=lambda asked: truth[asked])
     if "coverage" in queries:
         logits = torch.randn(points, CLASSES, generator=torch.Generator().manual_seed(3))
         logits[torch.arange(points), truth] += 3
+        # What a choice costs depends on n / (labels + asked): the last choices of a query of `size` points.
+        more = torch.randperm(points, generator=torch.Generator().manual_seed(4))[: size - choices]
+        labels[more] = truth[more]
         snapshot = Snapshot(labels=labels, num_classes=CLASSES, embeddings=rows, logits=logits)
         snapshot.graphs["features", NEIGHBORS] = graph
-        with stages.stage("the coverage query", choices=True):
-            CoverageSelector(neighbors=NEIGHBORS)(snapshot, size)
+        with stages.stage(f"the coverage query, {choices} choices", choices):
+            CoverageSelector(neighbors=NEIGHBORS)(snapshot, choices)
 
 
 def main() -> None:
@@ -113,6 +127,8 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1_000, help="points asked for, and labels there are")
     parser.add_argument("--backend", default="approximate")
     parser.add_argument("--queries", nargs="+", default=["paper", "refine", "coverage"])
+    parser.add_argument("--steps", type=int, help="T of the diffusion, by default round(log_k n)")
+    parser.add_argument("--folder", type=Path, help="where graphs are kept; those that are there are not built again")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--gigabytes", type=float, default=16.0, help="that a process may use")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
@@ -121,7 +137,9 @@ def main() -> None:
         torch.set_num_threads(arguments.threads)
         limit = int(arguments.gigabytes * 2**30)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-        measure(arguments.points[0], arguments.size, arguments.backend, arguments.queries)
+        measure(
+            arguments.points[0], arguments.size, arguments.backend, arguments.queries, arguments.steps, arguments.folder
+        )
         return
     print(f"torch {torch.__version__}, {arguments.threads} threads, d = {DIMENSIONS}, k = {NEIGHBORS}, c = {CLASSES}\n")
     print("| points | stage | s | CPU s | peak MiB | CPU ms a choice | |\n|---|---|---|---|---|---|---|", flush=True)

@@ -10,6 +10,7 @@ from torch.utils.data import Subset
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.copy_loader import batch_size_of, pool_loader
 from lightning_diffal.plugin.data.loaders import UnlabeledView
+from lightning_diffal.plugin.expected_cost import BatchTimer, say_cost_of_embedding
 from lightning_diffal.plugin.model.check_cache import check_cache_layer, check_pool_repeats, try_cache
 from lightning_diffal.plugin.model.embedding import Embedded
 from lightning_diffal.plugin.model.layer_cache import LayerCache
@@ -20,7 +21,6 @@ from lightning_diffal.pool.dataset.fingerprint import is_random, sample_indices
 from lightning_diffal.pool.dataset.items import MapStyle, integer_positions
 from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.randomness import temporary_seed
-from lightning_diffal.progress import StageTimer
 
 # Batches that are embedded, spread over the pool.
 BATCHES = 4
@@ -42,8 +42,11 @@ def dry_run(trainer: Any, module: Any, config: RunConfig, state: RunState) -> in
         points = spread_batches(state.candidates, size)
         loader = pool_loader(source, points, size)
 
+        timers = [BatchTimer(), BatchTimer()]  # of the pass, and of a second one from a cache
+        timer = timers[0]
+
         def embed_some(cache: LayerCache | None) -> Embedded:
-            return embed_points(trainer, module, config, state, loader, needs, StageTimer(), points, cache)
+            return embed_points(trainer, module, config, state, loader, needs, timers.pop(0), points, cache)
 
         if config.cache_layer is None:
             embedded = embed_some(None)
@@ -52,6 +55,8 @@ def dry_run(trainer: Any, module: Any, config: RunConfig, state: RunState) -> in
             check_pool_repeats(config.cache_layer, source.dataset, len(state.pool), config.label_field)
             embedded = try_cache(config.cache_layer, len(state.pool), embed_some)
     check_num_classes(config, state, embedded.num_classes)
+    seen = min(len(state.candidates), (config.candidates or len(state.candidates)) + config.budget)
+    say_cost_of_embedding(seen, size, trainer.world_size, embedded, timer, getattr(config.selector, "neighbors", None))
     through_training = source is state.loader or isinstance(source.dataset, UnlabeledView)
     if through_training and is_random(state.dataset, len(state.pool), config.label_field):
         rank_zero_warn(

@@ -13,6 +13,7 @@ from lightning_diffal.plugin.data.copy_loader import pool_loader, with_dataset
 from lightning_diffal.plugin.data.loader_tree import flatten_loaders
 from lightning_diffal.plugin.data.loaders import hide_labels
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_choice
+from lightning_diffal.plugin.expected_cost import say_cost_of_choice
 from lightning_diffal.plugin.model.embedding import Embedded, embed
 from lightning_diffal.plugin.model.layer_cache import LayerCache
 from lightning_diffal.plugin.model.shards import all_gather_shards, ranks_of, shard_of_rank
@@ -81,6 +82,9 @@ def choose_points(
     # People are asked for the whole query at once; until then the model's prediction stands in.
     answer = answers if state.oracle.immediate else lambda rows: require(snapshot.logits, "logits")[rows].argmax(dim=1)
     generator = torch.Generator(device).manual_seed(config.seed_for(state.round))
+    if trainer.is_global_zero:
+        earlier = [record.seconds for record in state.ledger.records if "query" in record.seconds]
+        say_cost_of_choice(config.selector, snapshot, size_left, earlier[-1] if earlier else {})
     rows = choose(config.selector, snapshot, size, answer=answer, generator=generator, timer=timer)
     query = Query(candidates[rows.indices.cpu()], rows.scores.cpu(), rows.reached.cpu(), rows.unreached)
     check_same_choice(trainer, query.indices.tolist())

@@ -18,7 +18,7 @@ from lightning_diffal.numerics.threads import run_parallel
 from lightning_diffal.numerics.topk import GROUP
 
 # Rows and columns of a tile: the largest that stay in the cache.
-HEIGHT, WIDTH = 128, 2048
+HEIGHT, WIDTH = 128, 1024
 # In fewer dimensions or points, float32 is as fast; in more dimensions an int32 might not hold the sums.
 MIN_DIMENSIONS, MIN_POINTS = 97, 2048
 # The time of a product in 8-bit integers, as a fraction of that in float32.
@@ -62,7 +62,7 @@ class Int8Search:
     """The `count` nearest of all points, for blocks of rows."""
 
     def __init__(self, points: Float[Tensor, "n d"], count: int, basis: Float[Tensor, "d m"] | None) -> None:
-        self.count, self.buffers = count, threading.local()
+        self.size, self.count, self.buffers = len(points), count, threading.local()
         # Tiles of equal width, padded with points at infinity.
         tiles = -(-len(points) // WIDTH)
         self.width = GROUP * -(-len(points) // (tiles * GROUP))
@@ -77,35 +77,44 @@ class Int8Search:
 
     def __call__(self, rows: Int[Tensor, " b"]) -> tuple[Int[Tensor, "b count"], Float[Tensor, " b"]]:
         points, error, square = self.points, self.codes.error, self.codes.square
-        own, norm = points[rows], (2 * self.half_square[rows]).sqrt()
         half, minima = self.half_distances(rows)
         # The true distances of the nearest by these products bound how far the last candidate can be, ...
         column = self.members(minima.topk(min(self.count, minima.shape[1]), largest=False, sorted=False).indices)
         value = half.gather(1, column.flatten(1))
         first = column.flatten(1).gather(1, value.topk(self.count, largest=False, sorted=False).indices)
-        true = self.half_square[first] - sampled_products(
-            own, points, torch.full_like(rows, self.count), first.flatten()
-        ).view_as(first)
-        last = 2 * (true.amax(dim=1) + self.half_square[rows]).clamp_min_(0)
-        last += search_error(norm, norm, last, points.shape[1])
         # ... and |s_x q_x - s_y q_y| ≤ last + e_x + e_y for all that are as near.
-        reach, own_square = (last.sqrt() + error[rows])[:, None], square[rows, None]
+        reach = (self.farthest(rows, first).sqrt() + error[rows])[:, None]
+        own_square = square[rows, None]
         row, group = (minima.mul_(2).add_(own_square) <= (reach + self.group_error).square_()).nonzero().unbind(dim=1)
         if len(row) > MAX_HITS * len(rows):
-            return nearest_by_products(own, points, self.half_square, self.count), norm
+            found = nearest_by_products(points[rows], points, self.half_square, self.count)
+            return found, (2 * self.half_square[rows]).sqrt()
         column = self.members(group)
         near = 2 * half[row[:, None], column] + own_square[row] <= (reach[row] + error[column]).square()
         row, column = row[:, None].expand_as(column)[near], column[near]
+        return self.nearest_of(rows, row, column), torch.zeros_like(reach[:, 0])
+
+    def farthest(self, rows: Int[Tensor, " b"], column: Int[Tensor, "b m"]) -> Float[Tensor, " b"]:
+        """The squared distance of the farthest of these points of each row, or a little more."""
+        size = torch.full_like(rows, column.shape[1])
+        products = sampled_products(self.points[rows], self.points, size, column.flatten())
+        half = (self.half_square[column] - products.view_as(column)).amax(dim=1)
+        norm, square = (2 * self.half_square[rows]).sqrt(), 2 * (half + self.half_square[rows]).clamp_min_(0)
+        return square + search_error(norm, norm, square, self.points.shape[1])
+
+    def nearest_of(
+        self, rows: Int[Tensor, " b"], row: Int[Tensor, " e"], column: Int[Tensor, " e"]
+    ) -> Int[Tensor, "b count"]:
+        """Of pairs (row, column), sorted by row, the `count` nearest columns of each row; `row` counts from 0."""
         size = torch.bincount(row, minlength=len(rows))
         # Side by side, to take the nearest of each row.
         place = torch.arange(len(row), device=rows.device) - run_starts(size)[row]
-        table = points.new_full((len(rows), int(size.amax())), float("inf"))
+        table = self.points.new_full((len(rows), int(size.amax())), float("inf"))
         # From differences, whose error does not grow with any norm: few rows are uncertain.
-        table[row, place] = pair_distances(points, rows[row], column)
+        table[row, place] = pair_distances(self.points, rows[row], column)
         index = torch.zeros_like(table, dtype=torch.long)
         index[row, place] = column
-        found = index.gather(1, table.topk(self.count, largest=False, sorted=False).indices)
-        return found, torch.zeros_like(norm)
+        return index.gather(1, table.topk(self.count, largest=False, sorted=False).indices)
 
     def half_distances(self, rows: Int[Tensor, " b"]) -> tuple[Float[Tensor, "b p"], Float[Tensor, "b g"]]:
         """|s_x q_x - s_y q_y|²/2, less |s_x q_x|²/2, of all points; and its minimum for each group of points."""
