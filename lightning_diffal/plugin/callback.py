@@ -84,7 +84,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             inputs and without its labels, which are -1: for semi-supervised learning.
         pool: The training points once more, in the same order and without training augmentation: a Dataset or a
             DataLoader. A DataModule may offer `pool_dataloader()` instead. Its labels are not read.
-        pool_batch_size: Points in a batch of the embedding pass. By default as many as in training.
+        pool_batch_size: Points in a batch of the embedding pass. By default as many as in training; where that is less
+            than 64, up to 8 times as many, since no gradients are kept.
         oracle: `(indices) -> labels`, asked once for each query; one with an attribute `immediate = True` is asked
             after each mini-batch. By default a simulation: the dataset's own labels are revealed.
         num_classes: By default the width of the classifier.

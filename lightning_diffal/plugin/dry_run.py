@@ -8,7 +8,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch.utils.data import Subset
 
 from lightning_diffal.plugin.config import RunConfig
-from lightning_diffal.plugin.data.copy_loader import batch_size_of, pool_loader
+from lightning_diffal.plugin.data.copy_loader import pool_batch_size, pool_loader
 from lightning_diffal.plugin.data.loaders import UnlabeledView
 from lightning_diffal.plugin.expected_cost import BatchTimer, say_cost_of_embedding
 from lightning_diffal.plugin.model.check_cache import check_cache_layer, check_pool_repeats, try_cache
@@ -38,7 +38,7 @@ def dry_run(trainer: Any, module: Any, config: RunConfig, state: RunState) -> in
     if not needs:
         return None
     with temporary_seed(config.seed):
-        size = config.pool_batch_size or batch_size_of(source)
+        size = config.pool_batch_size or pool_batch_size(source)
         points = spread_batches(state.candidates, size)
         loader = pool_loader(source, points, size)
 

@@ -48,7 +48,7 @@ class Frozen(Net):
 
 def run(folder, model=None, data=None, **options):
     """Calls of the backbone in each query, the points chosen, and the callback."""
-    model, active = model or Frozen(), learner(**options)
+    model, active = model or Frozen(), learner(pool_batch_size=8, **options)
     history = active.fit(quiet(folder, active, limit_val_batches=0), model, datamodule=data or Data())
     calls = [*model.calls, model.backbone.calls]
     by_query = [after - before for before, after in pairwise(calls)]
@@ -151,7 +151,7 @@ def test_every_rank_keeps_its_share(tmp_path):
         (tmp_path / name).mkdir()
 
         def fit(folder=tmp_path / name, options=options):
-            model, active = Frozen(lr=0.0), learner(**options)
+            model, active = Frozen(lr=0.0), learner(pool_batch_size=8, **options)
             active.fit(quiet(folder, active, strategy="ddp", devices=2, limit_val_batches=0), model, datamodule=Data())
             (folder / f"calls-{os.environ['RANK']}").write_text(json.dumps([*model.calls, model.backbone.calls]))
 

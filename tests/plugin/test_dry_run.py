@@ -56,6 +56,7 @@ def test_embeddings_of_other_widths_in_other_batches_are_found_before_a_label_is
         pool(items),
         r"embeddings of one batch have 24 columns and of another 42: .*layer=.*embedding=",
         padded,
+        pool_batch_size=8,
         layer="embed",
     )
 
