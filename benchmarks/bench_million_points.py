@@ -1,12 +1,12 @@
 """Does the whole path hold at a million points of 512 dimensions? Seconds and peak memory of each stage.
 
     python benchmarks/bench_million_points.py                                  # 100,000, 300,000 and 1,000,000 points
-    python benchmarks/bench_million_points.py --points 30000 --size 200        # half a minute
+    python benchmarks/bench_million_points.py --points 30000 --choices 20      # half a minute
 
 Made-up embeddings of 100 classes, as behind a trained head, are kept in half precision. Each size is a process of its
-own, whose address space is limited: graph (approximate by default), the paper's query and the coverage query, each of
-`size` points. Rows are printed as stages end, so that a run that is stopped leaves what it measured. The last column is
-the cost of one choice, which should not grow with the pool.
+own, whose memory is limited: graph (approximate by default), the paper's query and the coverage query, each of `size`
+points, of which `choices` are made. Rows are printed as stages end, so that a run that is stopped leaves what it
+measured. The last column but one is the cost of a choice, which should not grow with the pool.
 
 The model's logits are made up, too: the true class with noise, so that the coverage query has something to be sure of.
 """
@@ -29,8 +29,6 @@ from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.selectors import CoverageSelector
 
 DIMENSIONS, NEIGHBORS, CLASSES, LATENT, SHEET = 512, 15, 100, 24, 8
-# Of the queries that take up to a second for each.
-SLOW_CHOICES = 100
 # Rows that are made at a time.
 BLOCK = 20_000
 
@@ -79,8 +77,8 @@ def reset_peak_memory() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def measure(points: int, size: int, backend: str, queries: list[str], steps: int | None, folder: Path | None) -> None:
-    stages, choices = Stages(points), min(size, SLOW_CHOICES)
+def measure(points: int, size: int, choices: int, arguments: argparse.Namespace) -> None:
+    stages, folder, queries, steps = Stages(points), arguments.folder, arguments.queries, arguments.steps
     with stages.stage("make embeddings"):
         rows, truth = embeddings(points)
     labels = torch.full_like(truth, UNLABELED)
@@ -93,15 +91,15 @@ def measure(points: int, size: int, backend: str, queries: list[str], steps: int
     else:
         recall: list[float | None] = []
         with stages.stage("graph", note=lambda: f"recall {recall[0]:.3f}" if recall[0] else "exact"):
-            graph = build_graph(rows, NEIGHBORS, backend=backend)  # type: ignore[arg-type]
+            graph = build_graph(rows, NEIGHBORS, backend=arguments.backend)
             recall.append(graph.recall)
         if kept is not None:
             parts = {"crow": graph.crow, "col": graph.col, "weight": graph.weight, "recall": graph.recall}
             torch.save(parts, kept)
     if "paper" in queries:
-        with stages.stage("the paper's query", size):
-            query = batch_query(graph, labels, CLASSES, size=size, steps=steps, answer=lambda asked: truth[asked])
-        assert len(query.indices.unique()) == size
+        with stages.stage(f"the paper's query, {choices} choices", choices):
+            query = batch_query(graph, labels, CLASSES, size=choices, steps=steps, answer=lambda asked: truth[asked])
+        assert len(query.indices.unique()) == choices
     if "refine" in queries:
         # More labels, so that all points are reached and the query refines.
         more = torch.randperm(points, generator=torch.Generator().manual_seed(2))[: points // 20]
@@ -125,6 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, nargs="+", default=[100_000, 300_000, 1_000_000])
     parser.add_argument("--size", type=int, default=1_000, help="points asked for, and labels there are")
+    parser.add_argument("--choices", type=int, default=100, help="of them that are made in each query")
     parser.add_argument("--backend", default="approximate")
     parser.add_argument("--queries", nargs="+", default=["paper", "refine", "coverage"])
     parser.add_argument("--steps", type=int, help="T of the diffusion, by default round(log_k n)")
@@ -137,9 +136,7 @@ def main() -> None:
         torch.set_num_threads(arguments.threads)
         limit = int(arguments.gigabytes * 2**30)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-        measure(
-            arguments.points[0], arguments.size, arguments.backend, arguments.queries, arguments.steps, arguments.folder
-        )
+        measure(arguments.points[0], arguments.size, min(arguments.choices, arguments.size), arguments)
         return
     print(f"torch {torch.__version__}, {arguments.threads} threads, d = {DIMENSIONS}, k = {NEIGHBORS}, c = {CLASSES}\n")
     print("| points | stage | s | CPU s | peak MiB | CPU ms a choice | |\n|---|---|---|---|---|---|---|", flush=True)

@@ -30,7 +30,7 @@ SHORT = {
     "bench_high_dimensions": "--data DATA --repeats 1 --peer-rows 2000",
     "bench_labels_over_features": "DATA/mnist.npz --points 5000",
     "bench_many_classes": "--classes 10 1000 --labels 2000 --choices 5",
-    "bench_million_points": "--points 30000 --size 50",
+    "bench_million_points": "--points 30000 --choices 20",
     "bench_query_vs_the_papers_stack": "--settings mnist cifar10 --repeats 1",
     "bench_round_vs_fit": "--repeats 1",
     "bench_selectors_vs_peers": "--folder TEMPORARY --sizes 10000 --repeats 1 --selectors random margin badge",

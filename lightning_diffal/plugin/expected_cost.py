@@ -25,10 +25,13 @@ from lightning_diffal.selectors.snapshot import Snapshot, StochasticPasses
 SECONDS_WORTH_SAYING: Final = 30.0
 # Points of the first trial of a selector; each further one has four times as many.
 FIRST_TRIAL, FACTOR = 2_000, 4
+# Of a trial at least: the first choice of a query has work that the others have not.
+CHOICES: Final = 20
 # Trials end when the next one would take more than this share of what is expected.
 TRIAL_SHARE: Final = 0.03
-# How times may grow with the pool: no less than it, no more than all pairs.
-GROWTH: Final = {"pool": (1.0, 2.0), "choice": (0.0, 1.0)}
+# How times may grow with the pool: stages no less than it and no more than all pairs; a choice no more than it, and no
+# less than its root, since in small trials what does not grow hides what does.
+GROWTH: Final = {"pool": (1.0, 2.0), "choice": (0.5, 1.0)}
 # Smaller pools are searched in seconds: points, and points² · dimensions.
 MANY_POINTS, MANY_PRODUCTS = 200_000, 10**12
 
@@ -123,7 +126,7 @@ def has_stages(selector: Selector) -> bool:
 def expected_seconds(selector: Selector, snapshot: Snapshot, size: int) -> dict[str, float]:
     """Seconds of each stage, by trials on random points with as large a share of labels and of choices.
 
-    The stage "query" is taken to grow with the choices, and each of them with some power of the pool between 0 and 1;
+    The stage "query" is taken to grow with the choices, and each of them with some power of the pool between ½ and 1;
     the others with a power of the pool between 1 and 2. Powers are those between the last two trials.
 
     Cost: at most a few percent of what is expected.
@@ -132,7 +135,7 @@ def expected_seconds(selector: Selector, snapshot: Snapshot, size: int) -> dict[
     trials: list[tuple[int, int, dict[str, float]]] = []
     expected: dict[str, float] = {}
     while points <= n // 2:
-        asked = max(1, round(size * points / n))
+        asked = max(min(size, CHOICES), round(size * points / n))
         trials.append((points, asked, seconds_of_trial(selector, snapshot, points, asked)))
         if len(trials) > 1:
             expected = extrapolate(trials[-2], trials[-1], n, size, snapshot.ranks.world)
