@@ -6,7 +6,7 @@
 Made-up embeddings of 100 classes, as behind a trained head, are kept in half precision. Each size is a process of its
 own, whose memory is limited: graph (approximate by default), the paper's query and the coverage query, each of `size`
 points, of which `choices` are made. Rows are printed as stages end, so that a run that is stopped leaves what it
-measured. The last column but one is the cost of a choice, which should not grow with the pool.
+measured. What is prepared once is part of the first choice; a further one should not cost more in a larger pool.
 
 The model's logits are made up, too: the true class with noise, so that the coverage query has something to be sure of.
 """
@@ -26,6 +26,7 @@ from torch import Tensor
 
 from lightning_diffal import UNLABELED, Snapshot, batch_query, build_graph
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
+from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors import CoverageSelector
 
 DIMENSIONS, NEIGHBORS, CLASSES, LATENT, SHEET = 512, 15, 100, 24, 8
@@ -53,6 +54,17 @@ def embeddings(points: int) -> tuple[Tensor, Tensor]:
     return rows, label
 
 
+class ChoiceTimer(StageTimer):
+    """Notes the CPU seconds at the end of each choice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments: list[float] = []
+
+    def advance(self) -> None:
+        self.moments.append(time.process_time())
+
+
 class Stages:
     """Times stages and prints a row for each."""
 
@@ -60,14 +72,16 @@ class Stages:
         self.points = points
 
     @contextmanager
-    def stage(self, name: str, choices: int = 0, note: Callable[[], str] = str) -> Iterator[None]:
+    def stage(self, name: str, note: Callable[[], str] = str) -> Iterator[ChoiceTimer]:
         reset_peak_memory()
-        wall, cpu = time.perf_counter(), time.process_time()
-        yield
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        a_choice = f"{1000 * cpu / choices:.2f}" if choices else ""
+        timer, wall, cpu = ChoiceTimer(), time.perf_counter(), time.process_time()
+        yield timer
+        took, choices, each = time.process_time() - cpu, timer.moments, ""
+        if len(choices) > 1:
+            each = f"{choices[0] - cpu:,.1f} s | {1000 * (choices[-1] - choices[0]) / (len(choices) - 1):,.0f} ms"
         print(
-            f"| {self.points:,} | {name} | {wall:,.1f} | {cpu:,.1f} | {peak_memory():,.0f} | {a_choice} | {note()} |",
+            f"| {self.points:,} | {name} | {time.perf_counter() - wall:,.1f} | {took:,.1f} | {peak_memory():,.0f} "
+            f"| {each or ' |'} | {note()} |",
             flush=True,
         )
 
@@ -97,16 +111,20 @@ def measure(points: int, size: int, choices: int, arguments: argparse.Namespace)
             parts = {"crow": graph.crow, "col": graph.col, "weight": graph.weight, "recall": graph.recall}
             torch.save(parts, kept)
     if "paper" in queries:
-        with stages.stage(f"the paper's query, {choices} choices", choices):
-            query = batch_query(graph, labels, CLASSES, size=choices, steps=steps, answer=lambda asked: truth[asked])
+        with stages.stage(f"the paper's query, {choices} choices") as timer:
+            query = batch_query(
+                graph, labels, CLASSES, size=choices, steps=steps, answer=truth.__getitem__, progress=timer.track
+            )
         assert len(query.indices.unique()) == choices
     if "refine" in queries:
         # More labels, so that all points are reached and the query refines.
         more = torch.randperm(points, generator=torch.Generator().manual_seed(2))[: points // 20]
         reached = labels.clone()
         reached[more] = truth[more]
-        with stages.stage(f"the paper's query, 5% labeled, {choices} choices", choices):
-            batch_query(graph, reached, CLASSES, size=choices, steps=steps, answer=lambda asked: truth[asked])
+        with stages.stage(f"the paper's query, 5% labeled, {choices} choices") as timer:
+            batch_query(
+                graph, reached, CLASSES, size=choices, steps=steps, answer=truth.__getitem__, progress=timer.track
+            )
     if "coverage" in queries:
         logits = torch.randn(points, CLASSES, generator=torch.Generator().manual_seed(3))
         logits[torch.arange(points), truth] += 3
@@ -115,8 +133,8 @@ def measure(points: int, size: int, choices: int, arguments: argparse.Namespace)
         labels[more] = truth[more]
         snapshot = Snapshot(labels=labels, num_classes=CLASSES, embeddings=rows, logits=logits)
         snapshot.graphs["features", NEIGHBORS] = graph
-        with stages.stage(f"the coverage query, {choices} choices", choices):
-            CoverageSelector(neighbors=NEIGHBORS)(snapshot, choices)
+        with stages.stage(f"the coverage query, {choices} choices") as timer:
+            CoverageSelector(neighbors=NEIGHBORS)(snapshot, choices, timer=timer)
 
 
 def main() -> None:
@@ -139,11 +157,14 @@ def main() -> None:
         measure(arguments.points[0], arguments.size, min(arguments.choices, arguments.size), arguments)
         return
     print(f"torch {torch.__version__}, {arguments.threads} threads, d = {DIMENSIONS}, k = {NEIGHBORS}, c = {CLASSES}\n")
-    print("| points | stage | s | CPU s | peak MiB | CPU ms a choice | |\n|---|---|---|---|---|---|---|", flush=True)
+    print(
+        "| points | stage | s | CPU s | peak MiB | first choice, CPU | each further, CPU | |\n" + "|---" * 8 + "|",
+        flush=True,
+    )
     for points in arguments.points:
         command = [sys.executable, __file__, "--here", *sys.argv[1:], "--points", str(points)]
         if subprocess.run(command, check=False).returncode:
-            print(f"| {points:,} | failed | | | | | |", flush=True)
+            print(f"| {points:,} | failed | | | | | | |", flush=True)
 
 
 if __name__ == "__main__":
