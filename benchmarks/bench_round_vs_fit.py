@@ -1,11 +1,12 @@
 """What a round adds to `trainer.fit`: the embedding pass, the graph, the query, and a loader over labeled points.
 
     python benchmarks/bench_round_vs_fit.py
+    python benchmarks/bench_round_vs_fit.py --cpu --repeats 3 --labels 4000
 
 Synthetic data of the sizes of the paper's MNIST and CIFAR-10 studies, with their networks, batch sizes and epochs.
 Three rows for each, with both sides in one run, alternating:
 
-* the seconds a round adds, as a fraction of the fit before it;
+* the seconds a round adds, as a fraction of the fit before it, and what embedding and graph alone are of it;
 * the embedding pass against a bare inference loop over the same loader;
 * an epoch of the restricted loader against the user's own loader over a dataset of that size.
 """
@@ -14,9 +15,10 @@ import argparse
 import logging
 import statistics
 import tempfile
+import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import lightning as L  # noqa: N812
@@ -124,7 +126,10 @@ def measured(setting: Setting, repeats: int) -> list[str]:
     stages = [took[f"{stage} s"] for stage in ("embedding", "graph", "query")]
     parts = " + ".join(f"{value:.2f}" for value in stages)
     added = "a round adds (embedding + graph + query)"
-    rows = [f"| {setting.name} | {added} | {parts} s | fit {fit:.1f} s | {sum(stages) / fit:.1%} |"]
+    rows = [
+        f"| {setting.name} | {added} | {parts} s | fit {fit:.1f} s | {sum(stages) / fit:.1%}; embedding "
+        f"{stages[0] / fit:.1%}, graph {stages[1] / fit:.1%} |"
+    ]
     ordered = pool_loader(loader, range(setting.points), None)
 
     def by_us() -> None:
@@ -162,12 +167,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--settings", nargs="+", default=[setting.name for setting in SETTINGS])
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--labels", type=int, help="that the fit has, instead of the study's first ones")
+    parser.add_argument("--cpu", action="store_true", help="CPU seconds of one thread, for a machine that is busy")
     arguments = parser.parse_args()
+    if arguments.cpu:
+        torch.set_num_threads(1)
+        time.perf_counter = time.process_time  # what every stage is timed with
     warnings.simplefilter("ignore")
     logging.disable(logging.INFO)
     print(f"torch {torch.__version__}, lightning {L.__version__}, {torch.get_num_threads()} threads, CPU\n")
     print("| setting | what | ours | beside it | ratio |\n|---|---|---|---|---|")
     for setting in SETTINGS:
+        if arguments.labels is not None:
+            setting = replace(setting, labels=arguments.labels)  # noqa: PLW2901
         if setting.name in arguments.settings:
             print("\n".join(measured(setting, arguments.repeats)), flush=True)
 

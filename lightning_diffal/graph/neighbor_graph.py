@@ -21,7 +21,7 @@ from lightning_diffal.arguments import (
 from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.knn.nearest_neighbors import default_neighbors, nearest_neighbors
 from lightning_diffal.graph.knn.registry import Backend
-from lightning_diffal.numerics.precision import at_least_float32, wide_dtype
+from lightning_diffal.numerics.precision import at_least_float32, ldexp_, max_exponent, wide_dtype
 from lightning_diffal.numerics.ragged import run_positions
 from lightning_diffal.numerics.sparse import csr
 
@@ -161,6 +161,9 @@ def build_graph(
     check_flag("build_graph", "symmetric", symmetric)
     check_function("build_graph", "progress", progress)
     points = at_least_float32(embeddings.detach())
+    if points.dtype != embeddings.dtype:
+        # A copy of our own, scaled in place: the search would make another one. Weights do not depend on the unit.
+        ldexp_(points, -max_exponent(points))
     check_same_on_all_ranks(points, neighbors, symmetric, ranks)
     nearest, distance, recall = nearest_neighbors(points, neighbors, backend, progress, ranks)
     weight = kernel(distance).to(points.dtype)

@@ -39,6 +39,12 @@ def ldexp(values: Float[Tensor, "..."], exponent: int) -> Float[Tensor, "..."]:
     return values * 2.0 ** (exponent // 2) * 2.0 ** (exponent - exponent // 2)
 
 
+def ldexp_(values: Float[Tensor, "..."], exponent: int) -> None:
+    """The same in place."""
+    if exponent != 0:
+        values.mul_(2.0 ** (exponent // 2)).mul_(2.0 ** (exponent - exponent // 2))
+
+
 def product_rounding(terms: int, dtype: torch.dtype) -> float:
     """The largest error of |x|² + |y|² - 2x·y as a fraction of |x|² + |y|², where each is a sum of `terms` terms."""
     return (terms + 8) * torch.finfo(dtype).eps

@@ -39,9 +39,10 @@ from lightning_diffal.plugin.features.source import FeatureArgument
 from lightning_diffal.plugin.known_pool import embedded_pool, read_known_pool, training_dataset
 from lightning_diffal.plugin.logging import continue_logged_steps, log_round
 from lightning_diffal.plugin.model.batches import Forward
+from lightning_diffal.plugin.model.layer_cache import LayerCache
 from lightning_diffal.plugin.open_run import open_run
 from lightning_diffal.plugin.progress_bars import stage_timer_for
-from lightning_diffal.plugin.query import choose_points, embed_pool, predicted_classes
+from lightning_diffal.plugin.query import choose_points, embed_pool, layer_cache_for, predicted_classes
 from lightning_diffal.plugin.questions import write_question
 from lightning_diffal.plugin.records import new_record, with_fit, with_query
 from lightning_diffal.plugin.rounds import SkippedFit, fit_rounds, nothing_trained, reason_to_stop, skip_if_over
@@ -85,7 +86,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             inputs and without its labels, which are -1: for semi-supervised learning.
         pool: The training points once more, in the same order and without training augmentation: a Dataset or a
             DataLoader. A DataModule may offer `pool_dataloader()` instead. Its labels are not read.
-        pool_batch_size: Points in a batch of the embedding pass. By default as many as in training.
+        pool_batch_size: Points in a batch of the embedding pass. By default as many as in training; where that is less
+            than 64, up to 8 times as many, since no gradients are kept.
         oracle: `(indices) -> labels`, asked once for each query; one with an attribute `immediate = True` is asked
             after each mini-batch. By default a simulation: the dataset's own labels are revealed.
         num_classes: By default the width of the classifier.
@@ -117,6 +119,10 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         candidates: For pools that are too large to embed and search in every round: so many unlabeled points, drawn by
             seed in each round, and all labeled ones are what a query sees. With fixed features also the neighbors of
             labeled ones. None sees all.
+        cache_layer: Name of a frozen submodule, as "backbone", whose output for each point is kept: later rounds run
+            only what comes behind it. Before each pass its weights and buffers, and in it the input of each point, are
+            compared with those the output was computed from; what changed is computed again, with a warning. Kept in
+            memory up to a quarter of what is free, and beyond that in `folder`, by each rank for its share of the pool.
     """
 
     @skip_type_check
@@ -150,6 +156,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         feature_dim: int | None = 64,
         learn_from_graph: bool | LearnFromGraph = False,
         candidates: int | None = None,
+        cache_layer: str | None = None,
     ) -> None:
         super().__init__()
         self.config = RunConfig(
@@ -181,8 +188,11 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             feature_dim=feature_dim,
             learn_from_graph=as_settings(type(self).__name__, learn_from_graph),
             candidates=candidates,
+            cache_layer=cache_layer,
         )
         self.feature_graph = FeatureGraph()
+        self.layer_cache: LayerCache | None = None
+        """The output of the layer named in `cache_layer`, from the first query on."""
         self.state: RunState | None = None
         """What the fit under way, or the last one, knows of the run."""
         self.checkpoints: RoundCheckpoints | None = None
@@ -398,7 +408,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
         """
         timer = stage_timer_for(trainer, module)
         state = draw_candidates(trainer, self.config, state)
-        embedded = embed_pool(trainer, module, self.config, state, timer)
+        self.layer_cache = layer_cache_for(trainer, self.config, state, self.layer_cache)
+        embedded = embed_pool(trainer, module, self.config, state, timer, self.layer_cache)
         self.embeddings, self.embedded = embedded.embeddings, state.candidates
         state, accuracy = with_best_features(trainer, self.config, state, embedded, timer)
         query, answers = choose_points(trainer, self.config, state, embedded, timer)

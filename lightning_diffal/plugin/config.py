@@ -62,6 +62,7 @@ class RunConfig:
     feature_dim: int | None
     learn_from_graph: LearnFromGraph | None
     candidates: int | None
+    cache_layer: str | None
 
     def __post_init__(self) -> None:
         name = self.callback
@@ -99,6 +100,7 @@ class RunConfig:
             **{name: (isinstance(getattr(self, name), (list, tuple)), loaders) for name in lists},
             "unlabeled": (optional("unlabeled", str, int), "the name or position of a training loader"),
             "layer": (optional("layer", str), "the dotted name of a submodule, or None,"),
+            "cache_layer": (optional("cache_layer", str), "the dotted name of a frozen submodule, or None,"),
             "folder": (optional("folder", str, os.PathLike), "a path, or None,"),
             "candidates": (
                 self.candidates is None or self.candidates >= self.query_size,

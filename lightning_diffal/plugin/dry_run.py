@@ -8,8 +8,12 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch.utils.data import Subset
 
 from lightning_diffal.plugin.config import RunConfig
-from lightning_diffal.plugin.data.copy_loader import batch_size_of, pool_loader
+from lightning_diffal.plugin.data.copy_loader import pool_batch_size, pool_loader
 from lightning_diffal.plugin.data.loaders import UnlabeledView
+from lightning_diffal.plugin.expected_cost import BatchTimer, say_cost_of_embedding
+from lightning_diffal.plugin.model.check_cache import check_cache_layer, check_pool_repeats, try_cache
+from lightning_diffal.plugin.model.embedding import Embedded
+from lightning_diffal.plugin.model.layer_cache import LayerCache
 from lightning_diffal.plugin.query import embed_points, known_classes, needs_of_query, pool_source
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.pool.dataset.classes import describe
@@ -17,7 +21,6 @@ from lightning_diffal.pool.dataset.fingerprint import is_random, sample_indices
 from lightning_diffal.pool.dataset.items import MapStyle, integer_positions
 from lightning_diffal.pool.oracle import DatasetOracle
 from lightning_diffal.pool.randomness import temporary_seed
-from lightning_diffal.progress import StageTimer
 
 # Batches that are embedded, spread over the pool.
 BATCHES = 4
@@ -35,10 +38,25 @@ def dry_run(trainer: Any, module: Any, config: RunConfig, state: RunState) -> in
     if not needs:
         return None
     with temporary_seed(config.seed):
-        size = config.pool_batch_size or batch_size_of(source)
-        loader = pool_loader(source, spread_batches(state.candidates, size), size)
-        embedded = embed_points(trainer, module, config, state, loader, needs, StageTimer())
+        size = config.pool_batch_size or pool_batch_size(source)
+        points = spread_batches(state.candidates, size)
+        loader = pool_loader(source, points, size)
+
+        timers = [BatchTimer(), BatchTimer()]  # of the pass, and of a second one from a cache
+        timer = timers[0]
+
+        def embed_some(cache: LayerCache | None) -> Embedded:
+            return embed_points(trainer, module, config, state, loader, needs, timers.pop(0), points, cache)
+
+        if config.cache_layer is None:
+            embedded = embed_some(None)
+        else:
+            check_cache_layer(trainer.strategy, module, config.cache_layer, config.layer, needs)
+            check_pool_repeats(config.cache_layer, source.dataset, len(state.pool), config.label_field)
+            embedded = try_cache(config.cache_layer, len(state.pool), embed_some)
     check_num_classes(config, state, embedded.num_classes)
+    seen = min(len(state.candidates), (config.candidates or len(state.candidates)) + config.budget)
+    say_cost_of_embedding(seen, size, trainer.world_size, embedded, timer, getattr(config.selector, "neighbors", None))
     through_training = source is state.loader or isinstance(source.dataset, UnlabeledView)
     if through_training and is_random(state.dataset, len(state.pool), config.label_field):
         rank_zero_warn(

@@ -13,7 +13,9 @@ from lightning_diffal.plugin.data.copy_loader import pool_loader, with_dataset
 from lightning_diffal.plugin.data.loader_tree import flatten_loaders
 from lightning_diffal.plugin.data.loaders import hide_labels
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_choice
+from lightning_diffal.plugin.expected_cost import say_cost_of_choice
 from lightning_diffal.plugin.model.embedding import Embedded, embed
+from lightning_diffal.plugin.model.layer_cache import LayerCache
 from lightning_diffal.plugin.model.shards import all_gather_shards, ranks_of, shard_of_rank
 from lightning_diffal.plugin.state import RunState
 from lightning_diffal.pool.dataset.fingerprint import length_of
@@ -25,15 +27,30 @@ from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot, require
 
 
-def embed_pool(trainer: Any, module: Any, config: RunConfig, state: RunState, timer: StageTimer) -> Embedded:
-    """What the selector needs to know of all candidates: each rank embeds its shard, then they are all-gathered."""
+def embed_pool(
+    trainer: Any,
+    module: Any,
+    config: RunConfig,
+    state: RunState,
+    timer: StageTimer,
+    cache: LayerCache | None = None,
+) -> Embedded:
+    """What the selector needs to know of all candidates: each rank embeds its shard, then they are all-gathered.
+
+    Args:
+        cache: Of a frozen layer, from earlier rounds.
+    """
     needs = needs_of_query(config, state)
     if not needs:
         return Embedded(None, None, None, None)
     shard = shard_of_rank(state.candidates, trainer.global_rank, trainer.world_size)
-    loader = pool_loader(pool_source(trainer, config, state), shard, config.pool_batch_size)
+    order = None if cache is None else cache.known_first(shard)
+    points = shard if order is None else [shard[place] for place in order.tolist()]
+    loader = pool_loader(pool_source(trainer, config, state), points, config.pool_batch_size)
     with temporary_seed(config.seed_for(state.round)):
-        embedded = embed_points(trainer, module, config, state, loader, needs, timer)
+        embedded = embed_points(trainer, module, config, state, loader, needs, timer, points, cache)
+    if order is not None:
+        embedded = embedded.take(order.argsort())
     return all_gather_shards(trainer, embedded, len(state.candidates))
 
 
@@ -65,6 +82,9 @@ def choose_points(
     # People are asked for the whole query at once; until then the model's prediction stands in.
     answer = answers if state.oracle.immediate else lambda rows: require(snapshot.logits, "logits")[rows].argmax(dim=1)
     generator = torch.Generator(device).manual_seed(config.seed_for(state.round))
+    if trainer.is_global_zero:
+        earlier = [record.seconds for record in state.ledger.records if "query" in record.seconds]
+        say_cost_of_choice(config.selector, snapshot, size_left, earlier[-1] if earlier else {})
     rows = choose(config.selector, snapshot, size, answer=answer, generator=generator, timer=timer)
     query = Query(candidates[rows.indices.cpu()], rows.scores.cpu(), rows.reached.cpu(), rows.unreached)
     check_same_choice(trainer, query.indices.tolist())
@@ -88,8 +108,15 @@ def embed_points(
     loader: "DataLoader[Any]",
     needs: frozenset[str],
     timer: StageTimer,
+    points: list[int],
+    cache: LayerCache | None,
 ) -> Embedded:
-    """One pass of a loader through the model, as the user configured it."""
+    """One pass of a loader through the model, as the user configured it.
+
+    Args:
+        points: Their indices.
+        cache: Of a frozen layer; what it lacks is added.
+    """
     return embed(
         trainer,
         module,
@@ -98,7 +125,15 @@ def embed_points(
         reading=config.reading(known_classes(config, state)),
         passes=config.selector.passes or 1,
         timer=timer,
+        cached=None if cache is None else cache.attach(module, str(trainer.precision), points),
     )
+
+
+def layer_cache_for(trainer: Any, config: RunConfig, state: RunState, earlier: LayerCache | None) -> LayerCache | None:
+    """The cache of earlier rounds, or an empty one; None if the user named no `cache_layer`."""
+    if config.cache_layer is None or (earlier is not None and len(earlier.block) == len(state.pool)):
+        return earlier
+    return LayerCache(config.cache_layer, len(state.pool), config.folder_for(trainer))
 
 
 def needs_of_query(config: RunConfig, state: RunState) -> frozenset[str]:

@@ -56,6 +56,7 @@ def test_embeddings_of_other_widths_in_other_batches_are_found_before_a_label_is
         pool(items),
         r"embeddings of one batch have 24 columns and of another 42: .*layer=.*embedding=",
         padded,
+        pool_batch_size=8,
         layer="embed",
     )
 
@@ -81,7 +82,7 @@ def test_the_dry_run_uses_batches_of_the_users_size(tmp_path):
         def on_train_start(self):
             fitted.append(list(sizes))
 
-    active = asks_first()
+    active = asks_first(pool_batch_size=8)
     quiet(tmp_path, active, max_epochs=1).fit(Notes(), DataLoader(pool(), batch_size=8))
     before = fitted[0]
     assert len(before) >= 3, "several batches"

@@ -6,9 +6,11 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from lightning_diffal import ActiveLearning
+from lightning_diffal.plugin.data.copy_loader import pool_loader
+from lightning_diffal.plugin.model.embedding import RowBuffer
 from tests.plugin.toy_model import Clouds, Data, Net, learner, quiet
 
 
@@ -28,6 +30,7 @@ class Keeper:
 
 def snapshot_of(tmp_path, model, data=None, needs=("embeddings", "logits"), passes=1, trainer=None, **options):
     keeper = Keeper(*needs, passes=passes)
+    options = {"pool_batch_size": 8} | options
     active = ActiveLearning(query_size=8, budget=17, initial=9, selector=keeper, **options)
     quiet(tmp_path, active, **trainer or {}).fit(model, datamodule=data or Data())
     return keeper.snapshots[0]
@@ -401,3 +404,35 @@ def test_dropout_layers_that_drop_nothing_are_none(tmp_path):
     model.backbone[-1].p = 0.0
     with pytest.raises(MisconfigurationException, match=r"no dropout layer that drops anything: p = 0 in all 1\. The"):
         snapshot_of(tmp_path, model, needs=("stochastic",))
+
+
+def test_a_tensor_dataset_gives_the_batches_that_a_loader_would(tmp_path):
+    clouds = Clouds()
+    dataset = TensorDataset(clouds.x, clouds.targets, torch.arange(len(clouds)).float())
+    indices = torch.randperm(len(clouds), generator=torch.Generator().manual_seed(0))[:50].tolist()
+    ours = list(pool_loader(DataLoader(dataset, batch_size=4, shuffle=True), indices, 16))
+    theirs = list(DataLoader(Subset(dataset, indices), batch_size=16))
+    assert len(ours) == len(theirs) == 4
+    for one, other in zip(ours, theirs, strict=True):
+        assert type(one) is type(other)
+        for part, expected in zip(one, other, strict=True):
+            torch.testing.assert_close(part, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("training", "pool"), [(1, 8), (8, 64), (20, 64), (64, 64), (100, 100)])
+def test_small_batches_are_larger_without_gradients(training, pool):
+    loader = pool_loader(DataLoader(Clouds(), batch_size=training), range(120), None)
+    assert loader.batch_sampler.batch_size == pool
+
+
+def test_embeddings_of_large_pools_are_kept_in_half_precision(monkeypatch):
+    values = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    for limit, dtype in ((23, torch.float16), (24, torch.float32)):
+        monkeypatch.setattr("lightning_diffal.plugin.model.embedding.HALF_ABOVE", limit)
+        rows = RowBuffer(3, world=2)
+        rows.put("embeddings", values[:3])
+        assert rows.parts["embeddings"].dtype == dtype
+        assert torch.equal(rows.parts["embeddings"], values[:3].to(dtype))
+    monkeypatch.setattr("lightning_diffal.plugin.model.embedding.HALF_ABOVE", 0)
+    with pytest.raises(MisconfigurationException, match=r"values up to 1e\+05, beyond its range of 65,504"):
+        RowBuffer(3).put("embeddings", torch.full((3, 4), 1e5))

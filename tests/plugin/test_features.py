@@ -42,7 +42,8 @@ class Kept:
 
 def active_with(features, **options):
     return ActiveLearning(
-        **{"query_size": 8, "budget": 17, "initial": 9, "selector": Kept()} | options, features=features
+        **{"query_size": 8, "budget": 17, "initial": 9, "selector": Kept(), "pool_batch_size": 8} | options,
+        features=features,
     )
 
 

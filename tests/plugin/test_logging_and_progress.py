@@ -82,7 +82,7 @@ def test_one_summary_line_for_each_round(tmp_path, caplog):
 
 
 def test_a_tqdm_bar_for_each_stage(tmp_path, capfd):
-    active = learner(budget=17, mini_batch=2)
+    active = learner(budget=17, mini_batch=2, pool_batch_size=8)
     trainer = quiet(tmp_path, active, TQDMProgressBar(), enable_progress_bar=True)
     active.fit(trainer, Net(), datamodule=Data())
     seen = "".join(capfd.readouterr())

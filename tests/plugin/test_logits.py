@@ -28,7 +28,7 @@ def pool():
 def snapshot_of(tmp_path, model, dataset=None, **options):
     """What the selector was given after the first fit, the model in eval mode after it."""
     selector = Snapshots("embeddings", "logits")
-    active = asks_first(selector=selector, **options)
+    active = asks_first(**{"selector": selector, "pool_batch_size": 10} | options)
     loader = DataLoader(dataset or pool(), batch_size=10, shuffle=True)
     quiet(tmp_path, active, max_epochs=1).fit(model, loader)
     model.eval()
@@ -361,7 +361,7 @@ def test_the_embedding_of_a_per_token_classifier_is_that_of_the_token_it_returns
     ],
 )
 def test_one_class_for_each_token_is_refused_before_a_label_is_spent(tmp_path, needs, message):
-    active, model = asks_first(selector=Snapshots(needs)), PerToken(pooled=False)
+    active, model = asks_first(selector=Snapshots(needs), pool_batch_size=10), PerToken(pooled=False)
     loader = DataLoader(sentences(), batch_size=10, shuffle=True, collate_fn=padded)
     with pytest.raises(MisconfigurationException, match=message):
         quiet(tmp_path, active, max_epochs=1).fit(model, loader)

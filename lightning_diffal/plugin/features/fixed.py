@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 
 from lightning_diffal.numerics.pca import principal_components
 from lightning_diffal.plugin.config import RunConfig
-from lightning_diffal.plugin.data.copy_loader import batch_size_of, pool_loader
+from lightning_diffal.plugin.data.copy_loader import pool_batch_size, pool_loader
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.plugin.dry_run import spread_batches
 from lightning_diffal.plugin.features.encode import encode
@@ -47,7 +47,7 @@ def fixed_features(
     auto = source.kind == "auto"
     sources = automatic_sources(trainer, module, config, state, source) if auto else {FEATURES: source}
     if state.ledger.folder is None:
-        size = config.pool_batch_size or batch_size_of(pool_source(trainer, config, state))
+        size = config.pool_batch_size or pool_batch_size(pool_source(trainer, config, state))
         tried = spread_batches(state.candidates, size)
         for one in sources.values():
             if one.values is None:

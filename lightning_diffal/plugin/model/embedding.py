@@ -1,10 +1,10 @@
 """One pass over the pool with the model as it is, in eval mode."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import torch
 from lightning.fabric.utilities import move_data_to_device
@@ -14,9 +14,14 @@ from torch.utils.data import DataLoader
 
 from lightning_diffal.plugin.model.batches import overrides
 from lightning_diffal.plugin.model.dropout import DropoutPasses
+from lightning_diffal.plugin.model.layer_cache import CachedPass
 from lightning_diffal.plugin.model.reader import ModelReader, ModelReading
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.snapshot import StochasticPasses
+
+# Embeddings of more numbers than this, 1 GiB in float32, are kept in float16: 524,288 points of 512 dimensions. In
+# smaller pools nothing is rounded, and no choice can change.
+HALF_ABOVE: Final = 2**28
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +32,18 @@ class Embedded:
     logits: Tensor | None
     stochastic: StochasticPasses | None
     num_classes: int | None
+
+    def take(self, rows: Tensor) -> "Embedded":
+        """The same of these rows, in their order."""
+
+        def of(part: Tensor | None) -> Tensor | None:
+            return None if part is None else part[rows.to(part.device)]
+
+        passes = self.stochastic
+        if passes is not None:
+            order = rows.to(passes.probabilities.device)
+            passes = StochasticPasses(passes.probabilities[order], passes.expected_entropy[order])
+        return Embedded(of(self.embeddings), of(self.logits), passes, self.num_classes)
 
 
 def embed(
@@ -39,6 +56,7 @@ def embed(
     passes: int,
     timer: StageTimer,
     stage: str = "embedding",
+    cached: AbstractContextManager[CachedPass] | None = None,
 ) -> Embedded:
     """Embeddings, logits or stochastic passes of every point of a loader, as `needs` says, reading it once.
 
@@ -48,18 +66,21 @@ def embed(
     Args:
         passes: Forward passes with only the dropout layers in training mode, if "stochastic" is needed.
         stage: What the timer calls this pass.
+        cached: Stands in for a layer whose output is kept.
 
-    Memory: n · (d + c) numbers, and one batch.
+    Memory: n · (d + c) numbers, and one batch; of more than `HALF_ABOVE` numbers, embeddings are kept in float16.
     """
     reader = ModelReader(trainer, module, reading)
-    rows, classes = RowBuffer(len(loader.dataset)), None  # type: ignore[arg-type]
+    rows, classes = RowBuffer(len(loader.dataset), trainer.world_size), None  # type: ignore[arg-type]
     to_device = batch_transfer(trainer, module, trainer.precision_plugin.convert_input)
     size = loader.batch_sampler.batch_size  # type: ignore[union-attr]
     dropout = DropoutPasses(module, passes, reader.logits_in) if "stochastic" in needs else None
-    with eval_mode(trainer, module), reader.hook.attach():
+    with eval_mode(trainer, module), reader.hook.attach(), cached or nullcontext() as cached_pass:
         for batch_idx, batch in enumerate(timer.track_stage(stage, loader)):
             count, batch = min(size, rows.remaining), to_device(batch)  # noqa: PLW2901, the host's copy may go
             first = batch_idx == 0
+            if cached_pass is not None:
+                cached_pass.begin_batch(rows.filled, count)
             # Passes with dropout need one without only for the first batch, to find the classifier.
             if first or needs != {"stochastic"}:
                 embedding, logits = reader.read(batch, batch_idx, count, needs)
@@ -84,10 +105,14 @@ def embed(
 
 
 class RowBuffer:
-    """Tensors of n rows that are filled batch by batch, in float32 or more."""
+    """Tensors of n rows that are filled batch by batch, in float32 or more; embeddings of large pools in float16.
 
-    def __init__(self, size: int) -> None:
-        self.size, self.filled, self.parts = size, 0, dict[str, Tensor]()
+    Args:
+        world: Ranks, each of which has as many rows.
+    """
+
+    def __init__(self, size: int, world: int = 1) -> None:
+        self.size, self.world, self.filled, self.parts = size, world, 0, dict[str, Tensor]()
 
     @property
     def remaining(self) -> int:
@@ -96,6 +121,8 @@ class RowBuffer:
     def put(self, name: str, values: Tensor) -> None:
         if name not in self.parts:
             dtype = torch.promote_types(values.dtype, torch.float32)
+            if name == "embeddings" and self.world * self.size * values.shape[1] > HALF_ABOVE:
+                dtype = torch.float16
             self.parts[name] = torch.empty(self.size, values.shape[1], dtype=dtype, device=values.device)
         part = self.parts[name]
         if values.shape[1] != part.shape[1]:
@@ -103,6 +130,12 @@ class RowBuffer:
                 f"The {name} of one batch have {part.shape[1]} columns and of another {values.shape[1]}: points of "
                 "different sizes cannot be compared. layer=... names a layer whose output is as wide for all, as one "
                 "behind a pooling; embedding=lambda module, batch: ... gives any other."
+            )
+        if part.dtype == torch.float16 and float(values.abs().amax()) > torch.finfo(torch.float16).max:
+            raise MisconfigurationException(
+                f"The {name} of {self.world * self.size} points are kept in float16, and a batch holds values up to "
+                f"{float(values.abs().amax()):.3g}, beyond its range of 65,504. A layer behind a normalization, or "
+                "embedding=lambda module, batch: ..., gives smaller ones; candidates=... makes the pool smaller."
             )
         part[self.filled : self.filled + len(values)] = values
 

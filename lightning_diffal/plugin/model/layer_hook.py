@@ -145,7 +145,7 @@ class LayerHook:
         return self.names[(fitting or self.ran)[-1]] if self.ran else next(reversed(self.names.values()), "")
 
 
-def find_layer(module: nn.Module, layer: str) -> nn.Module:
+def find_layer(module: nn.Module, layer: str, argument: str = "layer") -> nn.Module:
     """A submodule by its dotted name, also inside ones that `torch.compile` or FSDP1 has wrapped."""
     found = module
     for part in layer.split("."):
@@ -155,7 +155,7 @@ def find_layer(module: nn.Module, layer: str) -> nn.Module:
                 inner = dict(inner[wrapped].named_children())
         if part not in inner:
             raise MisconfigurationException(
-                f"layer={layer!r}: the model has no such submodule. "
+                f"{argument}={layer!r}: the model has no such submodule. "
                 + (f"The children of {type(found).__name__} are {', '.join(inner)}." if inner else "It has none.")
             )
         found = inner[part]
