@@ -3,6 +3,8 @@ import os
 import torch
 from hypothesis import settings
 
+import tests.typechecker  # noqa: F401, pyproject.toml names it
+
 # The same examples in every run, and no verdict by the clock: the machine is shared.
 settings.register_profile("ours", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("ours")
