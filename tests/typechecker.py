@@ -1,7 +1,7 @@
 """beartype, which checks the shapes in signatures while tests run, called once for each signature.
 
 jaxtyping decorates an inner function each time the outer one is called, and beartype generates code each time: that was
-half of the time of a small fit. What jaxtyping passes here is not the function but a stub with its signature and no
+a large part of a small fit. What jaxtyping passes here is not the function but a stub with its signature and no
 body, so stubs with the same signature can share one check.
 """
 
