@@ -11,12 +11,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: test test-oldest lint types docs demo bench clean
 
 test: lint types docs
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 # The plugin on the oldest versions that pyproject.toml declares. Left out: what starts processes, which `make test` has,
 # and torch.compile of a whole module, where Lightning 2.6.0 itself fails with the torch of then.
 test-oldest: $(OLDEST_READY)
-	.venv-oldest/bin/python -m pytest --numprocesses auto --maxprocesses 4 \
+	.venv-oldest/bin/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal \
 		-k "not compiled and not signals and not killed and not shell and not namespace" \
 		$(foreach name,rounds schedulers lightning_callbacks checkpoint_names finished_runs cli_rounds loaders embedding,\
 		tests/plugin/test_$(name).py)

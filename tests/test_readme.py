@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.markdown import ROOT, blocks
 
 
@@ -10,6 +12,7 @@ def test_the_readme_is_about_one_hundred_and_fifty_lines():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 160
 
 
+@pytest.mark.long
 def test_the_snippet_runs_as_a_script_in_an_empty_folder_and_learns(tmp_path):
     (snippet,) = [block for block in blocks("python") if block.page == "README.md"]
     assert len(snippet.text.splitlines()) <= 25

@@ -1,4 +1,4 @@
-"""People as an oracle: the run asks, ends, and goes on when the answers are there."""
+"""People as an oracle: the run asks, exits, and continues once the answers are in."""
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -25,14 +25,14 @@ class People:
     """`oracle=People(classes=["cat", "dog"])`: people answer, in minutes or days, perhaps on another machine.
 
     After a fit the folder of the run holds `query_003.csv` and `query_003.json` (to import into Label Studio), and
-    `active.fit` returns a history that says what it waits for. The answers come by `lightning-diffal label DIR` (a page
-    in the browser), by `lightning-diffal answers DIR FILE` (the CSV with its label column filled in, or an export of
-    Label Studio), or by `active.answer({index: label})`. The same script, started again, goes on with the next fit.
+    `active.fit` returns a history that says what it waits for. People answer with `lightning-diffal label DIR` (a
+    browser page), with `lightning-diffal answers DIR FILE` (the CSV with its label column filled in, or an export of
+    Label Studio), or with `active.answer({index: label})`. Start the same script again to continue with the next fit.
 
     Args:
         classes: Names of the classes, in order: the first is class 0 of the model. They may be added to later.
-        wait_for: "all" goes on when every point has an answer, "any" as soon as one has a label. Points without an
-            answer may be chosen again, and an answer that comes late is used in the next fit.
+        wait_for: "all" continues when every point has an answer, "any" as soon as one has a label. Points without an
+            answer may be chosen again, and a late answer is used in the next fit.
         render: `(item) -> path, text or image`, for items that are neither text nor pictures.
         allow_new_classes: Whether people may name classes that are not among `classes`; they get the next numbers. The
             model needs enough outputs.
@@ -78,7 +78,7 @@ class People:
 
     def __call__(self, indices: Sequence[int]) -> list[int]:
         """People do not answer at once: their answers are collected from the folder of the run."""
-        raise TypeError("People are asked by files, and not called. Pass the object itself: oracle=People(...).")
+        raise TypeError("People answer through files and cannot be called. Pass the object itself: oracle=People(...).")
 
     def name_of(self, number: int) -> str:
         return self.classes[number] if number < len(self.classes) else str(number)

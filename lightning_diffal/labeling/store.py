@@ -161,7 +161,7 @@ class AskedRun:
         # A torn last line is no line yet, and the run itself removes it.
         damaged = [problem for problem in files.ledger_problems if problem.line is not None]
         if damaged:
-            raise ValueError(f"{damaged[0]} `lightning-diffal repair {folder}` comes first.")
+            raise ValueError(f"{damaged[0]} Run `lightning-diffal repair {folder}` first.")
         classes = names_of_classes(files)
         if classes is None:
             raise ValueError(f"{folder}: this run does not ask people. oracle=People(classes=[...]) does.")

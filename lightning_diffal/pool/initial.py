@@ -36,7 +36,7 @@ def draw_initial(
         if not isinstance(oracle, DatasetOracle):
             raise ValueError(
                 f"initial={initial!r}: the classes of unlabeled points are known in simulation only, not with oracle=. "
-                "A count or a list of indices would do."
+                "Use a count or a list of indices."
             )
         by_class: dict[int, list[int]] = {}
         for index, label in zip(shuffled, oracle(shuffled), strict=True):

@@ -151,8 +151,8 @@ class Ledger:
             write_atomically(self.folder / "selection.csv", self.write_table)
         except OSError as error:
             warnings.warn(
-                f"{self.folder / 'selection.csv'} cannot be written ({error}). It is for people to read; the run goes "
-                "on, its labels are in rounds.jsonl.",
+                f"{self.folder / 'selection.csv'} cannot be written ({error}). The run continues: this table is "
+                "only for people to read, the labels are in rounds.jsonl.",
                 stacklevel=3,
             )
 

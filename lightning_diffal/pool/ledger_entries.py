@@ -150,15 +150,16 @@ def merge_entries(entries: Sequence[Entry]) -> list[Record]:
     for entry in kept:
         if isinstance(entry, Answered):
             answered.setdefault(entry.round, {}).update(zip(entry.indices, entry.labels, strict=True))
+    records = [entry for entry in kept if isinstance(entry, Record)]
+    return [with_answers(record, answered.get(record.round)) for record in records]
 
-    def with_answers(record: Record) -> Record:
-        given = answered.get(record.round)
-        if given is None:
-            return record
-        pairs = zip(record.indices, record.labels, strict=True)
-        return replace(record, labels=[given.get(index, label) for index, label in pairs])
 
-    return [with_answers(entry) for entry in kept if isinstance(entry, Record)]
+def with_answers(record: Record, given: dict[int, int] | None) -> Record:
+    """The round with the answers that were given to it, by index."""
+    if given is None:
+        return record
+    pairs = zip(record.indices, record.labels, strict=True)
+    return replace(record, labels=[given.get(index, label) for index, label in pairs])
 
 
 def first_labels_of(entries: Sequence[Entry]) -> dict[int, int]:

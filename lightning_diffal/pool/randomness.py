@@ -14,9 +14,16 @@ def temporary_seed(seed: int) -> Iterator[None]:
     numpy = sys.modules.get("numpy")
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     python_state, numpy_state = random.getstate(), numpy.random.get_state() if numpy else None
+    mps_state = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     try:
-        with torch.random.fork_rng(devices):
-            torch.manual_seed(seed)
+        with torch.random.fork_rng(devices, device_type="cuda"):
+            # Not torch.manual_seed, which keeps the seed for devices that are not in use yet: they would start with it
+            # later, and not with the user's seed.
+            torch.default_generator.manual_seed(seed)
+            if devices:
+                torch.cuda.manual_seed_all(seed)
+            if mps_state is not None:
+                torch.mps.manual_seed(seed)
             random.seed(seed)
             if numpy:
                 numpy.random.seed(seed % 2**32)
@@ -25,6 +32,8 @@ def temporary_seed(seed: int) -> Iterator[None]:
         random.setstate(python_state)
         if numpy:
             numpy.random.set_state(numpy_state)
+        if mps_state is not None:
+            torch.mps.set_rng_state(mps_state)
 
 
 def seed_of(seed: int, round_number: int) -> int:

@@ -1,5 +1,7 @@
 """Graphs built by real processes together: every rank has the graph of a single process, bit by bit."""
 
+from functools import cache
+
 import pytest
 import torch
 
@@ -12,6 +14,11 @@ from tests.process_group import ProcessGroup
 
 @pytest.fixture(scope="module", params=[2, 3, 4])
 def group(request):
+    # Before the fork: the ranks find these graphs computed.
+    for backend in EVERY_BACKEND:
+        for symmetric in (False, True):
+            graphs_of_one_process(backend, symmetric)
+    graph_of_a_large_pool()
     group = ProcessGroup(request.param)
     yield group
     group.stop()
@@ -41,18 +48,26 @@ def equal(graph, expected):
     return all(torch.equal(getattr(graph, part), getattr(expected, part)) for part in ("crow", "col", "weight"))
 
 
+EVERY_BACKEND = ["auto", "torch", "cluster", "faiss", "pruned", "approximate"]
+
+
+@cache
+def graphs_of_one_process(backend, symmetric):
+    with pytest.MonkeyPatch.context() as patch:
+        register_pruned(patch)
+        return [build_graph(points, k, backend=backend, symmetric=symmetric) for _, points, k in pools()]
+
+
 def check_graphs(ranks, backend, symmetric):
     with pytest.MonkeyPatch.context() as patch:
         register_pruned(patch)
-        for name, points, k in pools():
-            options = {"backend": backend, "symmetric": symmetric}
-            expected = build_graph(points, k, **options)
+        for (name, points, k), expected in zip(pools(), graphs_of_one_process(backend, symmetric), strict=True):
             assert len(expected.crow) == len(points) + 1
-            assert equal(build_graph(points, k, ranks=ranks, **options), expected), name
+            assert equal(build_graph(points, k, backend=backend, symmetric=symmetric, ranks=ranks), expected), name
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("backend", ["auto", "torch", "cluster", "faiss", "pruned", "approximate"])
+@pytest.mark.parametrize("backend", EVERY_BACKEND)
 def test_every_rank_has_the_graph_of_a_single_process_bit_by_bit(group, backend, symmetric):
     group(check_graphs, backend, symmetric)
 
@@ -61,8 +76,13 @@ def large_pool():
     return torch.randn(13_000, 4, generator=torch.Generator().manual_seed(1))
 
 
+@cache
+def graph_of_a_large_pool():
+    return build_graph(large_pool(), 6)
+
+
 def check_a_large_pool(ranks):
-    return equal(build_graph(large_pool(), 6, backend="torch", ranks=ranks), build_graph(large_pool(), 6))
+    return equal(build_graph(large_pool(), 6, backend="torch", ranks=ranks), graph_of_a_large_pool())
 
 
 def test_every_rank_has_the_same_graph_of_a_pool_large_enough_for_the_pruned_search(group):

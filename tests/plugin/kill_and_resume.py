@@ -1,6 +1,7 @@
-"""Runs a small run in processes that are killed, and prints what came out. Called by test_kill_and_resume.py.
+"""A small run in processes that are killed, and what came out. Called by test_kill_and_resume.py.
 
-Lightning takes seconds to import, so one process imports it and forks the others: real processes, files and kills.
+Lightning takes seconds to import, so the processes are forked from the one that has imported it: real processes, files
+and kills.
 """
 
 import io
@@ -10,17 +11,14 @@ import os
 import random
 import shutil
 import signal
-import sys
 import time
+import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import torch
 
 from tests.plugin.toy_model import Clouds, Data, Net, learner, quiet
-
-torch.set_num_threads(1)
-logging.disable(logging.INFO)
 
 
 class Unhurried(Net):
@@ -43,11 +41,18 @@ def run(folder, **options):
     child = os.fork()
     if child:
         return child
-    os.environ["ASKED"] = str(folder / "asked")
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        active = learner(query_size=4, budget=21, initial=5, **options)
-        active.fit(quiet(folder, active), Unhurried(), datamodule=Data())
-    os._exit(0)
+    code = 1
+    try:
+        os.environ["ASKED"] = str(folder / "asked")
+        torch.set_num_threads(1)
+        logging.disable(logging.INFO)
+        warnings.resetwarnings()
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            active = learner(query_size=4, budget=17, initial=5, **options)
+            active.fit(quiet(folder, active), Unhurried(), datamodule=Data())
+        code = 0
+    finally:
+        os._exit(code)
 
 
 def ledger(folder):
@@ -73,8 +78,9 @@ def ends(child):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def main(folder, kills):
-    folder, chance = Path(folder), random.Random(0)
+def reports(folder, kills):
+    """What came out of each run that was killed at a random moment and started again."""
+    chance = random.Random(0)
     for options in ({}, {"warm_start": True}, {"oracle": paid}):
         name = "-".join(options) or "plain"
         whole = folder / f"{name}-whole"
@@ -82,7 +88,7 @@ def main(folder, kills):
         start = time.monotonic()
         ends(run(whole, **options))
         length = time.monotonic() - start
-        for kill in range(int(kills)):
+        for kill in range(kills):
             place = folder / f"{name}-{kill}"
             place.mkdir()
             child = run(place, **options)
@@ -91,7 +97,7 @@ def main(folder, kills):
             os.waitpid(child, 0)
             before, answered, noted = ledger(place), answers(place), asked(place)
             ends(run(place, **options))
-            report = {
+            yield {
                 "name": name,
                 "lines_when_killed": len(before),
                 "kept": ledger(place)[: len(before)] == before,
@@ -100,9 +106,4 @@ def main(folder, kills):
                 "asked_twice": len(set(answered) & set(asked(place)[len(noted) :])),
                 "answered": len(answered),
             }
-            print(json.dumps(report), flush=True)
             shutil.rmtree(place)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

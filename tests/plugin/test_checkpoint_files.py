@@ -3,8 +3,6 @@
 import json
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
+from lightning_diffal.studies.cli import main
 from tests.plugin.toy_model import Data, Net, learner, quiet
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Be aware that when using `ckpt_path`")
@@ -182,7 +181,4 @@ def test_the_command_line_needs_no_checkpoint_to_report(tmp_path):
     fit(tmp_path)
     for path in run_folder(tmp_path).glob("*.ckpt"):
         path.unlink()
-    ended = subprocess.run(
-        [sys.executable, "-m", "lightning_diffal.studies.cli", "check", str(run_folder(tmp_path))], check=False
-    )
-    assert ended.returncode == 0
+    assert main(["check", str(run_folder(tmp_path))]) == 0

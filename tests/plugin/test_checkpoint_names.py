@@ -3,8 +3,6 @@
 import csv
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import fsspec
@@ -15,6 +13,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loggers.logger import Logger
 
+from tests.forked_script import run_script
 from tests.plugin.fresh_fit import TracedNet
 from tests.plugin.rank_processes import run_ranks
 from tests.plugin.toy_model import Data, learner, quiet
@@ -110,9 +109,9 @@ def test_a_fit_resumed_by_hand_keeps_its_own_checkpoints(tmp_path):
 
 
 SCRIPT = """
-import os, sys
-sys.path.insert(0, {root!r})
+import os
 from pathlib import Path
+from tests.forked_script import run_script
 from tests.plugin.fresh_fit import TracedNet
 from tests.plugin.test_checkpoint_names import best
 from tests.plugin.toy_model import Data, learner, quiet
@@ -127,8 +126,9 @@ active.fit(trainer, Killed(), datamodule=Data())
 
 
 def test_killed_and_resumed_the_names_stay_right(tmp_path):
-    script = SCRIPT.format(root=str(Path(__file__).parents[2]), path=str(tmp_path))
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.format(path=str(tmp_path)))
+    ended = run_script(script)
     assert ended.returncode == 7, ended.stderr
     saved = tmp_path / "saved"
     assert found(saved) == per_round(1)

@@ -1,9 +1,6 @@
 """All rounds from the command line, or one for each call with an exit code that says whether the run is over."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import lightning.pytorch.cli
@@ -12,6 +9,7 @@ import pytorch_lightning.cli
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from lightning_diffal.plugin.cli import RUN_IS_OVER, ActiveLearningCLI, with_active_fit
+from tests.forked_script import run_script
 from tests.plugin.fresh_fit import TracedNet
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:LightningCLI's args parameter")
@@ -77,11 +75,9 @@ def test_from_a_shell(tmp_path):
         "import sys\nfrom lightning_diffal.plugin.cli import ActiveLearningCLI\n\n"
         'if __name__ == "__main__":\n    sys.exit(ActiveLearningCLI().exit_code)\n'
     )
-    root = Path(__file__).parents[2]
 
     def call(command):
-        arguments = [sys.executable, script, command, "--config", config(tmp_path, budget=17)]
-        return subprocess.run(arguments, cwd=root, env=environment(root), capture_output=True, text=True, check=False)
+        return run_script(script, command, "--config", config(tmp_path, budget=17))
 
     ended = call("active-fit")
     assert ended.returncode == 0, ended.stderr
@@ -89,10 +85,6 @@ def test_from_a_shell(tmp_path):
     ended = call("fit")
     assert ended.returncode == RUN_IS_OVER, ended.stderr
     assert "Nothing is trained" in ended.stderr + ended.stdout
-
-
-def environment(root):
-    return os.environ | {"PYTHONPATH": str(root)}
 
 
 def test_optimizers_made_by_the_command_line_start_over(tmp_path):

@@ -61,8 +61,8 @@ class Counting(Head):
         return self.head(self.dropout(hidden).view(ROWS, WIDTH))
 
 
-def measured(model, passes, **options):
-    """What `embed` does with a batch."""
+def measured(model, passes, seed=0, **options):
+    """What `embed` does with a batch; `seed` is that of the passes."""
     x = torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(1))
     torch.manual_seed(0)
     model.eval()
@@ -75,6 +75,7 @@ def measured(model, passes, **options):
     with torch.no_grad():
         several.repeat_rows = several.allows_repeating(lambda: model(x), ROWS, model(x))
         model.runs = 0
+        torch.manual_seed(seed)
         mean, entropy = several.average(lambda: model(x), ROWS)
     assert not any(child.training for child in model.modules()), "eval mode again"
     assert not model.dropout._forward_pre_hooks, "no hook is left"
@@ -103,16 +104,31 @@ def test_no_more_is_held_at_a_time_than_is_stated():
     assert model.runs == PASSES
 
 
-@pytest.mark.parametrize("network", [Head, Twice, Around, Mixing, Lying])
-def test_the_mean_and_the_entropy_are_those_of_passes_one_by_one(network):
-    model = network()
-    x, mean, entropy = measured(model, 4000)
+def one_by_one(model, x, passes):
+    """The probabilities of each pass, and their entropy."""
     model.dropout.train()
     with torch.no_grad():
-        passes = torch.stack([model(x).softmax(1) for _ in range(4000)])
-    assert passes.std(0).mean() > 0.01, "dropout does something"
+        probabilities = torch.stack([model(x).softmax(1) for _ in range(passes)])
+    assert probabilities.std(0).mean() > 0.01, "dropout does something"
+    return probabilities, torch.special.entr(probabilities).sum(2)
+
+
+@pytest.mark.parametrize("network", [Around, Mixing, Lying, Counting])
+def test_the_mean_and_the_entropy_of_passes_one_by_one_are_those_of_the_same_random_numbers(network):
+    model = network()
+    x, mean, entropy = measured(model, PASSES, seed=3)
+    torch.manual_seed(3)
+    passes, entropies = one_by_one(model, x, PASSES)
+    torch.testing.assert_close(mean, passes.mean(0))
+    torch.testing.assert_close(entropy, entropies.mean(0))
+
+
+@pytest.mark.parametrize("network", [Head, Twice])
+def test_the_mean_and_the_entropy_of_repeated_rows_are_those_of_passes_one_by_one(network):
+    model = network()
+    x, mean, entropy = measured(model, 4000)
+    passes, entropies = one_by_one(model, x, 4000)
     # Two means of 4,000 passes each: their difference stays below five standard errors.
     error = 5 * (2 / 4000) ** 0.5
     assert ((passes.mean(0) - mean).abs() < error * passes.std(0) + 1e-6).all()
-    entropies = torch.special.entr(passes).sum(2)
     assert ((entropies.mean(0) - entropy).abs() < error * entropies.std(0) + 1e-6).all()

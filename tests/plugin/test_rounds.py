@@ -1,10 +1,7 @@
 """Rounds on real Trainers: every one trains, on what is labeled and nothing else, and starts over."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import lightning as L  # noqa: N812
 import pytest
@@ -13,6 +10,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from lightning_diffal import ActiveLearning, PerClass
+from tests.forked_script import run_script
 from tests.plugin.toy_model import Clouds, Data, Net, learner, quiet
 
 
@@ -332,12 +330,9 @@ def test_a_larger_budget_goes_on_where_the_run_had_ended(tmp_path):
 
 
 SCRIPT = """
-import os, signal, sys, threading, time
-sys.path.insert(0, {root!r})
+import os, signal, time
 from pathlib import Path
 from tests.plugin.toy_model import Data, Net, learner, quiet
-# A process started in the background is born deaf to Ctrl-C.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 class Slow(Net):
     def training_step(self, batch, batch_idx):
         if len(self.diary) == 2 and batch_idx == 1:
@@ -351,8 +346,9 @@ active.fit(quiet(Path({path!r}), active, max_epochs=3), Slow(), datamodule=Data(
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_signals_stop_the_run_and_lose_nothing(tmp_path, name):
-    script = SCRIPT.format(root=str(Path(__file__).parents[2]), signal=name, path=str(tmp_path))
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.format(signal=name, path=str(tmp_path)))
+    ended = run_script(script)
     assert len(lines_of(tmp_path)) == 2, ended.stderr
     active = learner()
     assert active.fit(quiet(tmp_path, active, max_epochs=3), Net(), datamodule=Data()).labels == [9, 17, 25, 33]

@@ -3,9 +3,7 @@
 import inspect
 import json
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import lightning as L  # noqa: N812
 import pytest
@@ -20,6 +18,7 @@ from torch.utils.data import DataLoader
 
 import lightning_diffal
 from lightning_diffal import ActiveLearning, DiffusionActiveLearning, PerClass
+from tests.forked_script import run_script
 from tests.plugin.toy_model import Clouds, Data, Net, learner, quiet
 
 
@@ -165,7 +164,8 @@ def test_arguments_that_nobody_takes_are_refused_by_name():
 def test_the_command_line_of_a_shell(tmp_path, namespace):
     names = ("Net", "Data") if namespace.startswith("lightning") else ("OldNet", "OldData")
     place = "tests.plugin.toy_model" if names[0] == "Net" else "tests.plugin.test_trainers"
-    script = f"from {namespace} import LightningCLI\nLightningCLI()"
+    script = tmp_path / "train.py"
+    script.write_text(f"from {namespace} import LightningCLI\nLightningCLI()")
     command = [
         *("fit", f"--model={place}.{names[0]}", f"--data={place}.{names[1]}"),
         *("--trainer.accelerator=cpu", "--trainer.max_epochs=1", f"--trainer.default_root_dir={tmp_path}"),
@@ -173,8 +173,8 @@ def test_the_command_line_of_a_shell(tmp_path, namespace):
         "--trainer.callbacks+=lightning_diffal.DiffusionActiveLearning",
         *("--trainer.callbacks.query_size=8", "--trainer.callbacks.budget=25", "--trainer.callbacks.initial=9"),
     ]
-    root = Path(__file__).parents[2]
-    subprocess.run([sys.executable, "-c", script, *command], check=True, capture_output=True, cwd=root)
+    ended = run_script(script, *command, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
     lines = (tmp_path / "active_learning" / "rounds.jsonl").read_text().splitlines()
     assert [len(json.loads(line)["indices"]) for line in lines] == [9, 8]
 

@@ -29,9 +29,9 @@ def change_a_label(run):
     (run / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_check_says_whether_a_run_is_sound_also_while_it_is_under_way(run, capsys):
+def test_check_says_whether_a_run_is_intact_also_while_it_is_under_way(run, capsys):
     assert main(["check", str(run)]) == 0
-    assert "is sound: 3 rounds, 10 labels." in capsys.readouterr().out
+    assert "is intact: 3 rounds, 10 labels." in capsys.readouterr().out
     lock = FolderLock(run)
     lock.acquire()
     assert main(["check", str(run)]) == 0
@@ -41,16 +41,16 @@ def test_check_says_whether_a_run_is_sound_also_while_it_is_under_way(run, capsy
     assert main(["check", str(run)]) == 1
     printed = capsys.readouterr()
     assert "rounds.jsonl, line 2: its checksum does not match" in printed.err
-    assert "is not sound" in printed.out
+    assert "is damaged" in printed.out
 
 
 @pytest.mark.parametrize("name", ["nowhere", "."])
-def test_what_is_not_the_folder_of_a_run_is_not_sound(tmp_path, name, capsys):
+def test_what_is_not_the_folder_of_a_run_is_not_intact(tmp_path, name, capsys):
     assert main(["check", str(tmp_path / name)]) == 1
     assert "this is not the folder of a run" in capsys.readouterr().err
 
 
-def test_repair_makes_a_run_sound_and_says_where_the_copy_is(run, capsys):
+def test_repair_makes_a_run_intact_and_says_where_the_copy_is(run, capsys):
     change_a_label(run)
     assert main(["repair", str(run)]) == 0
     printed = capsys.readouterr().out

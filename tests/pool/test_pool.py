@@ -80,6 +80,17 @@ def test_random_numbers_go_on_where_they_were():
     assert torch.equal(torch.cat([first, torch.rand(1)]), expected)
 
 
+def test_a_temporary_seed_is_not_kept_for_devices_that_are_used_later():
+    kept = torch.cuda._lazy_seed_tracker  # of torch.manual_seed, for the first use of a GPU
+    torch.manual_seed(1)
+    before = kept.get_calls()
+    with temporary_seed(5):
+        torch.rand(1)
+    assert kept.get_calls() == before
+    torch.manual_seed(1)
+    assert kept.get_calls() != before, "the check can fail"
+
+
 def test_seeds_of_rounds_and_runs_do_not_meet():
     seeds = {seed_of(seed, number) for seed in range(50) for number in range(50)}
     assert len(seeds) == 2500

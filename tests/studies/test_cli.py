@@ -56,6 +56,7 @@ def gone(pid, patience=20):
     return False
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_stopped_in_the_middle_and_started_again_it_comes_to_the_same(tmp_path):
     stopped, whole = ([*TWO, "--workers", "1", "--out", str(tmp_path / name)] for name in ("stopped", "whole"))

@@ -31,6 +31,7 @@ def first_weights(run, finished):
     return execute(run, progress), found[0]
 
 
+@pytest.mark.long
 def test_all_selectors_of_a_seed_share_first_labels_weights_and_data(tmp_path):
     results, weights = {}, {}
     for name in SELECTORS:

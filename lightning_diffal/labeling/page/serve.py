@@ -96,7 +96,7 @@ def one_server(folder: Path) -> Iterator[None]:
             lock(file)
         except OSError as error:
             raise ValueError(
-                f"{folder} is served already. Open the address that was printed there: several people may, at a time."
+                f"{folder} is served already. Open the address printed there; several people can use it at once."
             ) from error
         yield
     finally:

@@ -87,8 +87,8 @@ def match_fingerprint(found: Fingerprint, recorded: str, dataset: MapStyle, labe
             return str(found)
     # Items that change now and then looked stable when the run began.
     warnings.warn(
-        "The dataset gives other items each time, and gave the same ones when this run began: whether it is the same "
-        "dataset cannot be checked. A dataset with its paths or arrays in an attribute of its own length could be.",
+        "The dataset gives other items each time, but gave the same ones when this run began. Whether it is the same "
+        "dataset cannot be checked. With its paths or arrays in an attribute as long as the dataset it could be.",
         stacklevel=2,
     )
     return recorded

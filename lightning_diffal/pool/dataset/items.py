@@ -139,20 +139,16 @@ def find_key(item: Any, classes: Sequence[str] | None, by_name: bool = False) ->
         by_name: Whether the label of a dictionary must have one of the usual names: where items may have no label, the
             only integer may be the number of an item.
     """
-
-    def is_label(value: Any) -> bool:
-        return is_integer(value) or (classes is not None and isinstance(value, str) and value in classes)
-
     if isinstance(item, Mapping):
         named = [key for key in LABEL_KEYS if key in item]
-        integers = [] if by_name else [key for key, value in item.items() if is_label(value)]
+        integers = [] if by_name else [key for key, value in item.items() if is_label(value, classes)]
         return named[0] if named else single(integers)
     if isinstance(item, (tuple, list)):
         fields = getattr(item, "_fields", ())
         field = next((fields.index(name) for name in LABEL_KEYS if name in fields), None)
         if field is not None or len(item) < 2:
             return field
-        labels = integer_positions(item) or [place for place, value in enumerate(item) if is_label(value)]
+        labels = integer_positions(item) or [place for place, value in enumerate(item) if is_label(value, classes)]
         second, pair = item[1], len(item) == 2
         is_name = classes is not None and isinstance(second, str)
         # An array of one, too, unless all entries are arrays of integers, as token ids and masks are.
@@ -163,6 +159,10 @@ def find_key(item: Any, classes: Sequence[str] | None, by_name: bool = False) ->
     if is_object(item):
         return next((name for name in LABEL_KEYS if getattr(item, name, None) is not None), None)
     return None
+
+
+def is_label(value: Any, classes: Sequence[str] | None) -> bool:
+    return is_integer(value) or (classes is not None and isinstance(value, str) and value in classes)
 
 
 def integer_positions(item: Any) -> list[int]:

@@ -1,4 +1,4 @@
-"""Whether the folder of a run is sound. Reads only, needs no lock, no dataset and no model."""
+"""Whether the folder of a run is intact. Reads only, needs no lock, no dataset and no model."""
 
 import zipfile
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class RunFiles:
     entries: list[Entry] = field(default_factory=list)
     """The lines of the ledger before the first damaged one."""
     answers: StoredAnswers | None = None
-    """What the sound lines of the answers hold; None if there is no such file."""
+    """What the intact lines of the answers hold; None if there is no such file."""
     ledger_problems: list[Problem] = field(default_factory=list)
     answer_problems: list[Problem] = field(default_factory=list)
     annotation_problems: list[Problem] = field(default_factory=list)
@@ -58,7 +58,7 @@ class RunFiles:
 
 
 def check_run(folder: Path) -> list[Problem]:
-    """All problems of a run's folder, those of the ledger first. A sound run has none."""
+    """All problems of a run's folder, those of the ledger first. An intact run has none."""
     if not folder.is_dir() or not any((folder / name).exists() for name in (LEDGER, ANSWERS)):
         return [Problem(folder, None, f"this is not the folder of a run: it has neither {LEDGER} nor {ANSWERS}.")]
     files = read_run(folder)

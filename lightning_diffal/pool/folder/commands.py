@@ -10,7 +10,7 @@ from lightning_diffal.pool.folder.repair import correct_labels, repair_run
 
 
 def add_folder_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    check = commands.add_parser("check", help="whether the folder of a run is sound; exit code 1 if not")
+    check = commands.add_parser("check", help="whether the folder of a run is intact; exit code 1 if not")
     repair = commands.add_parser("repair", help="do what is safe about a damaged run, and keep a copy")
     correct = commands.add_parser("correct", help="change one label that was given; the ledger keeps both")
     for command in (check, repair, correct):
@@ -23,24 +23,26 @@ def add_folder_commands(commands: "argparse._SubParsersAction[argparse.ArgumentP
 
 
 def check_folder(given: argparse.Namespace) -> int:
-    """0 if the run is sound, else 1 and all problems."""
+    """0 if the run is intact, else 1 and all problems."""
     problems = check_run(given.folder)
     for problem in problems:
         print(problem, file=sys.stderr)
     if is_locked(given.folder):
         print(f"In use by {Owner.read(given.folder) or 'another process'}.")
     if problems:
-        print(f"{given.folder} is not sound: {len(problems)} problems. `lightning-diffal repair` does what is safe.")
+        print(
+            f"{given.folder} is damaged: {len(problems)} problems. `lightning-diffal repair` fixes what it safely can."
+        )
         return 1
     files = read_run(given.folder)
     rounds, waiting = len(files.records), len(set(files.answers.labels if files.answers else ()) - set(files.labels))
     more = f" {waiting} answers wait for their round." if waiting else ""
-    print(f"{given.folder} is sound: {rounds} rounds, {len(files.labels)} labels.{more}")
+    print(f"{given.folder} is intact: {rounds} rounds, {len(files.labels)} labels.{more}")
     return 0
 
 
 def repair_folder(given: argparse.Namespace) -> int:
-    """0 if the run is sound afterwards, else 1 and what is left."""
+    """0 if the run is intact afterwards, else 1 and what is left."""
     try:
         done = repair_run(given.folder)
     except FolderInUseError as error:

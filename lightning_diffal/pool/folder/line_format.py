@@ -31,8 +31,8 @@ def unseal(line: dict[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in line.items() if name != "checksum"}
     if line.get("checksum") != checksum(rest):
         raise ValueError(
-            "its checksum does not match: the line was changed after it was written. `lightning-diffal repair` does "
-            "what is safe; a single label is changed by `lightning-diffal correct`."
+            "its checksum does not match: the line was changed after it was written. `lightning-diffal repair` "
+            "fixes what it safely can; `lightning-diffal correct` changes a single label."
         )
     return {name: value for name, value in rest.items() if name != "format"}
 
@@ -70,5 +70,5 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice.")
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} appears twice.")
     return content

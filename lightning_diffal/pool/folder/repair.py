@@ -57,7 +57,7 @@ def repairs(files: RunFiles, backup: Backup) -> Iterator[str]:
 
 
 def take_out(path: Path, damaged: set[int | None], backup: Backup) -> str:
-    """Keep the sound lines of a file of answers."""
+    """Keep the intact lines of a file of answers."""
     backup.keep(path)
     lines = path.read_bytes().split(b"\n")[:-1]
     kept = [line for number, line in enumerate(lines, start=1) if number not in damaged]
@@ -66,7 +66,7 @@ def take_out(path: Path, damaged: set[int | None], backup: Backup) -> str:
 
 
 def cut_ledger(files: RunFiles, backup: Backup) -> Iterator[str]:
-    """Keep the sound lines at the beginning, if the labels of the others are not lost by that."""
+    """Keep the intact lines at the beginning, if the labels of the others are not lost by that."""
     path = files.folder / LEDGER
     lines = path.read_bytes().split(b"\n")[:-1]
     first = min((problem.line for problem in files.ledger_problems if problem.line is not None), default=None)
@@ -74,8 +74,8 @@ def cut_ledger(files: RunFiles, backup: Backup) -> Iterator[str]:
     if damaged and not has_all_labels(files, damaged):
         return  # `check_run` still lists it
     backup.keep(path)
-    sound = b"".join(line + b"\n" for line in lines[: len(lines) - len(damaged)])
-    write_atomically(path, lambda temporary: temporary.write_bytes(sound))
+    intact = b"".join(line + b"\n" for line in lines[: len(lines) - len(damaged)])
+    write_atomically(path, lambda temporary: temporary.write_bytes(intact))
     rounds = f"the last {len(damaged)} lines were cut off; their rounds are run again"
     what = rounds if damaged else "a torn last line was cut off"
     yield f"{path}: {what}. A copy is in {backup.folder}."
@@ -110,7 +110,7 @@ def corrections(files: RunFiles, labels: Mapping[int, int]) -> Iterator[str]:
     if not labels:
         raise ValueError("no label was given.")
     if files.ledger_problems:
-        raise ValueError(f"{files.ledger_problems[0]} `lightning-diffal repair {files.folder}` comes first.")
+        raise ValueError(f"{files.ledger_problems[0]} Run `lightning-diffal repair {files.folder}` first.")
     stored = files.answers.labels if files.answers is not None else {}
     for index, label in labels.items():
         if not is_int(index) or (index not in files.labels and index not in stored):

@@ -104,8 +104,8 @@ class Page {
     if (!now) return;
     find("finished-title").textContent = this.left ? "The rest is open elsewhere" : "All answered";
     find("finished-words").textContent = this.left
-      ? `${this.left} items are open in other tabs. They come here if they are not answered there.`
-      : "Every answer is on the disk. Start your script again to go on; a script that waits goes on by itself. The next questions will appear here.";
+      ? `${this.left} items are open in other tabs. They will appear here if they are not answered there.`
+      : "Every answer is saved. Start your script again to continue; a waiting script continues by itself. The next questions will appear here.";
     this.looking = setTimeout(() => this.run(() => this.reload()), LOOK_AGAIN_MS);
   }
 
