@@ -4,7 +4,7 @@ Each library is given more and more work until the recall, measured here on 500 
 setting that does is shown, with the time of that setting alone. faiss's exact index is measured on --peer-rows rows and
 multiplied. CPU seconds are those of all threads. hnswlib and pynndescent are left out where they are not installed.
 
-Usage: python benchmarks/bench_approximate.py --data DIR [--pools "trained head"] [--peer-rows 5000]
+Usage: python benchmarks/bench_approximate.py --data DIR [--pools "made-up"] [--points N] [--peer-rows 5000] [--ours]
 DIR holds mnist.npz (x_train, y_train).
 """
 
@@ -33,7 +33,7 @@ def ours(points: Tensor) -> Iterator[tuple[str, Search]]:
 
 
 def our_exact(points: Tensor) -> Iterator[tuple[str, Search]]:
-    yield '`backend="auto"`, exact', lambda: build_graph(points, K).col.view(-1, K)
+    yield '`backend="exact"`', lambda: build_graph(points, K, backend="exact").col.view(-1, K)
 
 
 def faiss_index(points: Tensor, description: str, **settings: int) -> Tensor:
@@ -95,17 +95,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--peer-rows", type=int, default=5_000)
+    parser.add_argument("--points", type=int, help="of the made-up pool and of white noise")
+    parser.add_argument("--ours", action="store_true", help="leave out the other approximate searches")
     parser.add_argument("--pools", nargs="+", default=["trained head", "made-up"], choices=NAMES)
     arguments = parser.parse_args()
     faiss.omp_set_num_threads(torch.get_num_threads())
-    sides = [ours, our_exact, faiss_ivf, faiss_hnsw]
-    sides += [hnswlib_search] * (find_spec("hnswlib") is not None)
-    sides += [pynndescent_search] * (find_spec("pynndescent") is not None)
+    others = [faiss_ivf, faiss_hnsw]
+    others += [hnswlib_search] * (find_spec("hnswlib") is not None)
+    others += [pynndescent_search] * (find_spec("pynndescent") is not None)
+    sides = [ours, our_exact, *([] if arguments.ours else others)]
     print(f"cpu, {torch.get_num_threads()} threads, torch {torch.__version__}, faiss {faiss.__version__}, k = {K}\n")
     print("| pool | n | d | search | recall | seconds | CPU seconds | exact faiss / this, CPU |")
     print("|---" * 8 + "|")
     for name in arguments.pools:
-        points = load(name, arguments.data)
+        points = load(name, arguments.data, arguments.points)
         drawn = torch.randperm(len(points), generator=torch.Generator().manual_seed(1))[:500]
         exact = faiss.IndexFlatL2(points.shape[1])
         exact.add(points.numpy())

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 MIN_RECALL = 0.97
 # Rows drawn at random, whose neighbors are also searched among all points.
-SAMPLE = 256
+SAMPLE, SAMPLE_SEED = 256, 1
 # Each point is compared with the cells nearest to it that hold about this many points, at first.
 POINTS_SEARCHED = 1280
 # The initial search, which bounds the distance of the last neighbor, is among so many.
@@ -50,7 +50,8 @@ def search_approximate(
 
     Cost: O(n^1.5 d) for the cells and about POINTS_SEARCHED distances for each row, d the dimensions searched in.
     """
-    generator = torch.Generator(device=points.device).manual_seed(0)
+    # Not the seed of the cells: the points their centers start from have more neighbors found than others.
+    generator = torch.Generator(device=points.device).manual_seed(SAMPLE_SEED)
     drawn = torch.randperm(len(points), generator=generator, device=points.device)
     sample, own = drawn[:SAMPLE].sort().values, ranks.own_rows(len(points))
     rows = sample[(sample >= own.start) & (sample < own.stop)]
@@ -65,7 +66,8 @@ def search_approximate(
     searched = points
     if points.shape[1] > PROJECT_ABOVE and wide_dtype(points.device) == torch.float64:
         with single_thread():
-            basis = leading_directions(points[drawn[:POINTS_PROJECTED]], DIRECTIONS, generator)
+            # Of other points than the sample, where there are enough, for the same reason.
+            basis = leading_directions(points[drawn[-POINTS_PROJECTED:]], DIRECTIONS, generator)
         projected = contract(points, ranks.broadcast(basis))
         if recall_of(search_all(projected, rows, wider)) >= MIN_PROJECTED_RECALL:
             searched = projected
