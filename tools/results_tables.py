@@ -1,4 +1,4 @@
-"""Write the tables of docs/results.md from the files in docs/results: python tools/results_tables.py"""
+"""Write the tables of docs/results.md from the files in docs/results: python tools/results_tables.py."""
 
 import json
 import re
@@ -60,7 +60,8 @@ def difference_rows(results: list[dict[str, Any]]) -> list[str]:
         pairs = [("coverage", that) for that in plain] + [("diffusion", that) for that in plain]
         pairs += [(this, "random") for this in ("badge", "margin", "coreset", "uherding", "diffusion, δ = 0")]
         pairs += [("diffusion, δ = 0", "badge")]
-        pairs += [("coverage" + LEARNING, that) for that in learning] + [(this, this.split(",")[0]) for this in learning]
+        pairs += [("coverage" + LEARNING, that) for that in learning]
+        pairs += [(this, this.split(",")[0]) for this in learning]
         pairs += [("coverage" + LEARNING, "random")]
         for this, that in dict.fromkeys(pairs):
             if this == that or (this, that) == ("diffusion", "coverage") or not {this, that} <= set(names):

@@ -29,7 +29,7 @@ ARGUMENTS = [
     ({"neighbors": 0}, r"DiffusionSelector\(neighbors=0\)"),
     ({"steps": 0}, r"DiffusionSelector\(steps=0\)"),
     ({"shrink_below": 1.5}, r"DiffusionSelector\(shrink_below=1.5\): a fraction of the pool in \[0, 1\] is needed"),
-    ({"backend": "annoy"}, r"DiffusionSelector\(backend='annoy'\): \"auto\" or one of \"torch\", \"cluster\""),
+    ({"backend": "annoy"}, r"DiffusionSelector\(backend='annoy'\): \"auto\", \"exact\" or one of \"torch\""),
     ({"layer": 3}, r"DiffusionActiveLearning\(layer=3\): the dotted name of a submodule, or None, is needed"),
     ({"oracle": [0, 1]}, r"DiffusionActiveLearning\(oracle=\[0, 1\]\): a function is needed"),
     (

@@ -121,7 +121,7 @@ def test_with_learning_from_the_graph_each_step_has_diffused_labels_beside_the_l
     for learning in (False, True):
         result = read(execute(one_run(replace(study, learn_from_graph=learning), "coverage", tmp_path)))
         assert [step.labels for step in result.rounds] == [12, 18]
-    assert steps == [(12, 12)] * 2 + [(18, 18)] * 2 + [(12, 24)] * 2 + [(18, 36)] * 2
+    assert steps == [(12, 12)] * 2 + [(18, 18)] * 2 + [(12, 48)] * 2 + [(18, 72)] * 2
 
 
 def test_any_data_set_runs_with_a_network_of_the_paper(tmp_path):
