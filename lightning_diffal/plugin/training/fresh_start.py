@@ -148,7 +148,7 @@ def restore_or_copy(owner: Any, shared: dict[int, Any], plain_only: bool = False
     attributes.update({name: deep_copy(before.copies[name], memo) for name in names})
 
 
-def copy_attributes(owner: Any, memo: dict[int, Any], plain_only: bool) -> Attributes:
+def copy_attributes(owner: Any, memo: dict[Any, Any], plain_only: bool) -> Attributes:
     attributes = Attributes({})
     for name, value in (plain_values(owner) if plain_only else vars(owner)).items():
         try:
@@ -167,7 +167,7 @@ def plain_values(owner: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(owner).items() if isinstance(value, PLAIN)}
 
 
-def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
+def deep_copy(value: Any, memo: dict[Any, Any]) -> Any:
     """A copy, but for data, which may be large and is not state, and for what holds a file or a connection."""
     if isinstance(value, (Dataset, DataLoader)):
         return value
@@ -175,8 +175,12 @@ def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
     return copy.deepcopy(value, memo)
 
 
-def handles_in(value: Any, seen: set[int]) -> Iterator[Any]:
-    """Files, sockets, connections and whatever cleans up after itself: a copy that goes would close the original."""
+def handles_in(value: Any, seen: set[Any]) -> Iterator[Any]:
+    """Files, sockets, connections and whatever cleans up after itself: a copy that goes would close the original.
+
+    Args:
+        seen: What is left out, by id; keys of a memo that torch makes may also be names.
+    """
     waiting = [value]
     while waiting:
         part = waiting.pop()
