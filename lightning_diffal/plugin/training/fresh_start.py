@@ -101,7 +101,7 @@ class FreshStart:
         for name, module in self.model.named_modules():
             module.training = self.training.get(name, module.training)
 
-    def shared_objects(self, trainer: Any) -> dict[int, Any]:
+    def shared_objects(self, trainer: Any) -> dict[Any, Any]:
         """What callbacks and loops refer to without owning it, as a memo of `copy.deepcopy`: by id, not copied."""
         owners = [trainer, trainer.strategy, trainer.profiler, self.datamodule, *trainer.loggers, *trainer.callbacks]
         parts = [*self.model.modules(), *self.model.parameters(), *self.model.buffers()]
@@ -132,7 +132,7 @@ class Attributes:
     """The plain values after the last round. What differs later was set by the user, and is the user's will."""
 
 
-def restore_or_copy(owner: Any, shared: dict[int, Any], plain_only: bool = False) -> None:
+def restore_or_copy(owner: Any, shared: dict[Any, Any], plain_only: bool = False) -> None:
     """Restore the attributes of an object from the copy it carries or, the first time, make that copy."""
     attributes, memo = vars(owner), dict(shared)
     if SNAPSHOT not in attributes:
