@@ -1,5 +1,6 @@
 """Checks of the arguments of public calls. Error messages name the argument, what was given, and what is needed."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
@@ -30,6 +31,12 @@ def check_count(caller: str, name: str, value: object) -> None:
     """Refuse what is not a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{caller}({name}={value!r}): a whole number of at least 1 is needed.")
+
+
+def check_positive(caller: str, name: str, value: object) -> None:
+    """Refuse what is not a finite number above 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise ValueError(f"{caller}({name}={value!r:.60}): a positive number is needed.")
 
 
 def check_share(caller: str, name: str, value: object) -> None:

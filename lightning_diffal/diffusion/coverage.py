@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_diffal.diffusion.lazy_walk import LazyWalk
@@ -23,17 +23,20 @@ FIRST_COLUMNS, MOST_COLUMNS = (64, 4), 2048
 BLOCK_ENTRIES = 2**22
 # Entries of columns that are kept for the next choices.
 STORED_ENTRIES = 2**22
+# Of the interval a slope is in: to a millionth.
+HALVINGS = 20
 
 
 class GreedyCoverage:
-    """The points that raise F(L) = Σ_i U_i (1 - exp(-λ Σ_{l∈L} S_il)) most, one after another.
+    """The points that raise F(L) = Σ_i U_i max_{l∈L} (1 - exp(-λ S_il)) most, one after another.
 
-    With `left` = U exp(-λ Σ_{l∈L} S_il), 0 in L, the gain of j is Σ_i left_i (1 - exp(-λ S_ij)). It only falls as
-    points are chosen. So what it was is an upper bound, and only points with a bound above the best gain are computed
-    (lazy greedy). Bounds come from, the cheapest first:
+    With `cover` the maximum at each node so far, the gain of j is Σ_i U_i max(0, 1 - exp(-λ S_ij) - cover_i), U = 0 in
+    L. It only falls as points are chosen. So what it was is an upper bound, and only points with a bound above the best
+    gain are computed (lazy greedy). Bounds come from, the cheapest first:
 
-    1. λ [Sᵀ left]_j, since 1 - e⁻ˣ ≤ x, less x - (1 - e⁻ˣ) at the neighbors, with a lower bound of x = λ S_ij there;
-    2. columns without walks through nodes with little S, and again 1 - e⁻ˣ ≤ x for what they leave out;
+    1. λ [Sᵀ(U s)]_j, with s_i x the `steepest` line that bounds max(0, 1 - e⁻ˣ - cover_i) for every x, less its excess
+       at the neighbors, with a lower bound of x = λ S_ij there;
+    2. columns without walks through nodes with little S; what these leave out of x counts 1 - cover_i at most;
     3. the whole column: the gain itself.
 
     The result is that of computing all gains every time, to the last tie: gains are compared in whole units, and of
@@ -41,40 +44,47 @@ class GreedyCoverage:
 
     Args:
         weight: U.
-        labeled: L at first. U is 0 there.
+        labeled: L at first. Their U counts as 0.
         rate: λ.
 
-    Cost: O(t · edges) once, then columns: `computed` counts those of each kind. Memory: 70 bytes a node beside the
-    walk's, 200 MB, and at most 150 MB of columns that are kept.
+    Cost: O(t · edges) and the columns of L once, then columns: `computed` counts those of each kind. Memory: 90 bytes a
+    node beside the walk's, 200 MB, and at most 150 MB of columns that are kept.
     Reference: Minoux, Accelerated greedy algorithms for maximizing submodular set functions, 1978.
     """
 
     def __init__(self, walk: LazyWalk, weight: Float[Tensor, " n"], labeled: Int[Tensor, " m"], rate: float) -> None:
         self.walk, self.rate = walk, rate
-        known = torch.zeros_like(weight)
-        known[labeled] = 1
-        self.left = weight * torch.exp(-rate * walk.times(known)) * (1 - known)
-        self.unit = UNIT * float(self.left.sum()) or 1.0
-        # The linear bound. The last digits of the products are rounded up.
-        self.linear, self.first_left = rate * walk.transposed_times(self.left) * (1 + UNIT), self.left.clone()
+        self.weight, self.cover = weight.clone(), torch.zeros_like(weight)
+        self.weight[labeled] = 0
+        self.drop_below = list(dict.fromkeys(min(cover / rate, MAX_DROPPED) for cover in NEGLIGIBLE))
+        self.computed = [0] * len(self.drop_below)
+        self.block_width = list(FIRST_COLUMNS)
+        for _, column, _ in self.column_blocks(labeled, -1):
+            self.raise_cover(column)
+        # What is left to gain at each node, at first. The last digits of the products are rounded up.
+        self.first_left = self.weight * (1 - self.cover)
+        self.linear = rate * walk.transposed_times(self.first_left) * (1 + UNIT)
+        self.unit = UNIT * float(self.first_left.sum()) or 1.0
         self.bound = torch.cat([self.round_up(gain) for gain in self.first_bounds()])
         self.bound[labeled] = -1
         self.num_chosen = 0
-        self.drop_below = list(dict.fromkeys(min(cover / rate, MAX_DROPPED) for cover in NEGLIGIBLE))
         # Of the last column of each node: which kind it was, whether it was complete, how much it may leave out of the
         # gain, and how many points were chosen when the bound was lowered by it.
         self.kind, self.lowered_at = torch.zeros_like(self.bound), torch.full_like(self.bound, -1)
         self.complete = torch.zeros_like(self.bound, dtype=torch.bool)
         self.left_out = torch.zeros_like(self.linear)
         self.columns = SparseRows(walk.num_nodes, weight.device)
-        self.computed = [0] * len(self.drop_below)
-        self.block_width = list(FIRST_COLUMNS)
 
     def first_bounds(self) -> Iterator[Float[Tensor, " b"]]:
+        slope = steepest(1 - self.cover)
+        linear = self.rate * self.walk.transposed_times(self.weight * slope) * (1 + UNIT)
         for nodes, edges, chance in self.walk.edge_bounds():
+            col = self.walk.col[edges]
             cover = self.rate * chance
-            excess = self.left[self.walk.col[edges]] * (cover + torch.expm1(-cover))
-            yield self.linear[nodes] - torch.segment_reduce(excess, "sum", lengths=self.walk.lengths(nodes))
+            # The line is above the gain by so much at least, from where it touches it.
+            excess = slope[col] * cover - (1 - self.cover[col] - torch.exp(-cover))
+            excess = torch.where(torch.exp(-cover) < slope[col], self.weight[col] * excess, 0.0)
+            yield linear[nodes] - torch.segment_reduce(excess, "sum", lengths=self.walk.lengths(nodes))
 
     def round_up(self, gain: Float[Tensor, " b"]) -> Int[Tensor, " b"]:
         """An upper bound in units, one more than needed since sums have rounding errors. Nothing is exact."""
@@ -95,13 +105,17 @@ class GreedyCoverage:
             complete = self.complete[rows]
             if bool(complete.any()):
                 best_gain = max(best_gain, int(self.bound[rows[complete]].amax()))
-        gain = self.bound[best].to(self.left.dtype) * self.unit
+        gain = self.bound[best].to(self.weight.dtype) * self.unit
         column, _ = self.walk.columns(best)
-        self.left[column.col] *= torch.exp(-self.rate * column.value)
-        self.left[best] = 0
+        self.raise_cover(column)
+        self.weight[best] = 0
         self.bound[best] = -1
         self.num_chosen += 1
         return best, gain
+
+    def raise_cover(self, column: Entries) -> None:
+        """The cover of each node by these columns, where it is more than before."""
+        self.cover.scatter_reduce_(0, column.col.long(), -torch.expm1(-self.rate * column.value), "amax")
 
     def highest(self, best: Int[Tensor, " 1"], count: int, above: int, current: bool) -> Int[Tensor, " b"]:
         """The best point, and those of the `count` highest bounds that have to be lowered in the same way."""
@@ -117,26 +131,45 @@ class GreedyCoverage:
         stored = (self.columns.length[nodes] > 0) & (not anew)
         if bool(stored.any()):
             self.lower_to(nodes[stored], self.columns[nodes[stored]])
-        nodes = nodes[~stored]
-        while len(nodes):
-            some, nodes = nodes[: self.block_width[kind]], nodes[self.block_width[kind] :]
-            column, complete = self.walk.columns(some, self.drop_below[kind])
+        for some, column, complete in self.column_blocks(nodes[~stored], kind):
             self.computed[kind] += len(some)
-            fitting = BLOCK_ENTRIES * len(some) // len(column.col)
-            self.block_width[kind] = max(1, min(MOST_COLUMNS, fitting, 2 * self.block_width[kind]))
             cover = self.rate * column.value
             self.left_out[some] = self.linear[some] - column.sum(self.first_left[column.col] * cover)
             self.kind[some], self.complete[some] = kind, complete
-            column = Entries(column.length, column.col, -torch.expm1(-cover))
-            self.lower_to(some, column)
+            covered = Entries(column.length, column.col, -torch.expm1(-cover))
+            self.lower_to(some, covered)
             if self.columns.num_entries + len(column.col) <= STORED_ENTRIES:
-                self.columns[some] = column
+                self.columns[some] = covered
             elif anew:  # the one of the kind before is of no use any more
                 self.columns[some] = Entries(torch.zeros_like(some), column.col[:0], column.value[:0])
 
+    def column_blocks(
+        self, nodes: Int[Tensor, " b"], kind: int
+    ) -> Iterator[tuple[Int[Tensor, " c"], Entries, Bool[Tensor, " c"]]]:
+        """The columns of this kind, some nodes at a time: those, their columns, and whether each is complete."""
+        while len(nodes):
+            some, nodes = nodes[: self.block_width[kind]], nodes[self.block_width[kind] :]
+            column, complete = self.walk.columns(some, self.drop_below[kind])
+            fitting = BLOCK_ENTRIES * len(some) // len(column.col)
+            self.block_width[kind] = max(1, min(MOST_COLUMNS, fitting, 2 * self.block_width[kind]))
+            yield some, column, complete
+
     def lower_to(self, nodes: Int[Tensor, " b"], column: Entries) -> None:
         """Lower the bounds of these nodes to what their columns give, with what these may leave out."""
-        gain = column.sum(self.left[column.col] * column.value)
+        gain = column.sum(self.weight[column.col] * (column.value - self.cover[column.col]).clamp_(min=0))
         bound = torch.minimum(self.bound[nodes], self.round_up(gain + self.left_out[nodes]))
         self.bound[nodes] = torch.where(self.complete[nodes], (gain / self.unit).round().long(), bound)
         self.lowered_at[nodes] = self.num_chosen
+
+
+def steepest(left: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """The smallest s with s x ≥ left - e⁻ˣ for every x ≥ 0, rounded up.
+
+    The line touches the curve where e⁻ˣ = s, so that s (1 - ln s) = left. The left side rises with s from 0 to 1.
+    """
+    low, high = torch.zeros_like(left), left.clone()
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        below = middle - torch.xlogy(middle, middle) < left
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return high

@@ -53,7 +53,7 @@ def graph_labels(
     """
     check_diffusion("graph_labels", graph, labels, num_classes, steps, class_balance)
     mass = diffused_mass(graph.symmetric, labels.long(), num_classes, steps)
-    return strongest_class(with_class_factors(mass, class_factors(mass, class_balance)))
+    return strongest_class(with_class_factors(mass, class_factors(mass[:, :-1].sum(dim=0), class_balance)))
 
 
 @skip_type_check
@@ -66,10 +66,9 @@ def check_diffusion(
     check_share(caller, "class_balance", class_balance)
 
 
-def class_factors(mass: Float[Tensor, "n w"], class_balance: float) -> Float[Tensor, " c"]:
+def class_factors(class_mass: Float[Tensor, " c"], class_balance: float) -> Float[Tensor, " c"]:
     """(Σ_i h_ic)^(-class_balance): what the mass of each class is multiplied by; 1 for a class without mass."""
-    by_class = mass[:, :-1].sum(dim=0)
-    return torch.where(by_class > 0, by_class, 1.0).pow(-class_balance)
+    return torch.where(class_mass > 0, class_mass, 1.0).pow(-class_balance)
 
 
 def with_class_factors(mass: Float[Tensor, "b w"], factors: Float[Tensor, " c"]) -> Float[Tensor, "b w"]:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lightning_diffal.arguments import skip_type_check
+from lightning_diffal.arguments import check_positive, skip_type_check
 from lightning_diffal.numerics.precision import wide_dtype
 from lightning_diffal.numerics.tiles import tile_height
 from lightning_diffal.progress import StageTimer
@@ -51,9 +51,7 @@ class BAITSelector(BatchSelector):
     needs: ClassVar[frozenset[str]] = frozenset({"embeddings", "logits"})
 
     def __post_init__(self) -> None:
-        value = self.regularization
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise ValueError(f"BAITSelector(regularization={value!r}): a positive number is needed.")
+        check_positive("BAITSelector", "regularization", self.regularization)
 
     def select(self, snapshot: Snapshot, size: int, generator: torch.Generator, timer: StageTimer) -> Query:
         points, probabilities = snapshot.points, snapshot.probabilities.to(wide_dtype(snapshot.labels.device))

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import skip_type_check
+from lightning_diffal.arguments import check_positive, skip_type_check
 from lightning_diffal.diffusion.laplacian import Laplacian
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
 from lightning_diffal.graph.reorder import locality_order, renumbered
@@ -47,9 +47,8 @@ class DirichletSelector(ScoreSelector):
 
     def __post_init__(self) -> None:
         check_neighbors("DirichletSelector", self.neighbors)
-        for name, value in {"tau": self.tau, "prior": self.prior}.items():
-            if not value > 0:
-                raise ValueError(f"DirichletSelector({name}={value!r}): a positive number is needed.")
+        check_positive("DirichletSelector", "tau", self.tau)
+        check_positive("DirichletSelector", "prior", self.prior)
 
     def check_pool(self, num_points: int) -> None:
         check_neighbors("DirichletSelector", self.neighbors, num_points)

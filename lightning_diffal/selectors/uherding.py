@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_diffal.arguments import check_count, skip_type_check
+from lightning_diffal.arguments import check_count, check_positive, skip_type_check
 from lightning_diffal.numerics.precision import wide_dtype
 from lightning_diffal.numerics.sampling import sample_without_replacement
 from lightning_diffal.numerics.tiles import tile_height
@@ -54,9 +54,7 @@ class UHerdingSelector(PointSelector):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count("UHerdingSelector", "counted", self.counted)
-        value = self.temperature
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise ValueError(f"UHerdingSelector(temperature={value!r}): a positive number is needed.")
+        check_positive("UHerdingSelector", "temperature", self.temperature)
 
     @property
     def needs(self) -> frozenset[str]:

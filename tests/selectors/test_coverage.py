@@ -7,9 +7,11 @@ import torch
 
 from lightning_diffal import UNLABELED, Snapshot, build_graph
 from lightning_diffal.diffusion import coverage
+from lightning_diffal.diffusion.graph_labels import graph_labels
 from lightning_diffal.diffusion.lazy_walk import LazyWalk
 from lightning_diffal.graph.neighbor_graph import symmetrized
 from lightning_diffal.selectors import CoverageSelector
+from lightning_diffal.selectors.coverage import trusted_power
 
 
 def dense_walk(graph, steps):
@@ -44,18 +46,35 @@ def brute_force(snapshot, size, selector):
         ordered = torch.nn.functional.pad(q, (0, 1)).sort(dim=1, descending=True).values
         unsure = 1 - (ordered[:, 0] - ordered[:, 1])
         unsure[unsure < 2.0**-40] = 0  # rounding errors
-    left = unsure**selector.power * torch.exp(-rate * walk[:, known].sum(dim=1)) * ~known
-    unit = 2.0**-40 * float(left.sum()) or 1.0
+        unsure = unsure ** (2 * skill(graph, snapshot) if selector.power is None else selector.power)
+    reached = 1 - torch.exp(-rate * walk)
+    cover = torch.nn.functional.pad(reached[:, known], (0, 1)).amax(dim=1)
+    unsure = unsure * ~known
+    unit = 2.0**-40 * float((unsure * (1 - cover)).sum()) or 1.0
     chosen = []
     for _ in range(size):
-        gain = ((left[:, None] * (1 - torch.exp(-rate * walk))).sum(dim=0) / unit).round()
+        gain = ((unsure[:, None] * (reached - cover[:, None]).clamp(min=0)).sum(dim=0) / unit).round()
         gain[known] = -1
         best = int(gain.argmax())
         chosen.append(best)
         known[best] = True
-        left *= torch.exp(-rate * walk[:, best])
-        left[best] = 0
+        cover = torch.maximum(cover, reached[:, best])
+        unsure[best] = 0
     return chosen
+
+
+def skill(graph, snapshot):
+    """How much better than a guess a label is predicted from all others: one diffusion for each label left out."""
+    known = (snapshot.labels != UNLABELED).nonzero()[:, 0].tolist()
+    right = 0
+    for point in known:
+        others = snapshot.labels.clone()
+        others[point] = UNLABELED
+        right += int(graph_labels(graph, others, snapshot.num_classes).labels[point] == snapshot.labels[point])
+    if not known:
+        return 0.0
+    guess = int(snapshot.labels[known].bincount().max())
+    return max(0, right - guess) / (len(known) - guess) if guess < len(known) else 0.0
 
 
 def pool(n, d=3, known=8, classes=4, seed=0, model=True, **changes):
@@ -76,10 +95,19 @@ def clusters_apart(n=90):
     return points + 1000 * (torch.arange(n) % 3)[:, None]
 
 
+def striped_pool(n):
+    """Labels that diffuse rightly: the exponent of the uncertainty is above 1."""
+    snapshot = pool(n, d=1, known=n // 4)
+    truth = (snapshot.features[:, 0] > 0).long() + (snapshot.features[:, 0] > 1).long()
+    return pool(n, d=1, known=n // 4, labels=torch.where(snapshot.labels == UNLABELED, UNLABELED, truth))
+
+
 CASES = {
     "two dozen labels": (pool(300, known=24), 12, {}),
     "one dimension, long walks": (pool(250, d=1, known=3), 10, {"neighbors": 3}),
     "walks of several steps": (pool(200, known=5), 10, {"neighbors": 4, "reach": 1.8, "rate": 2.0, "power": 1.0}),
+    "no uncertainty": (pool(200, known=9), 10, {"power": 0}),
+    "labels that follow the features": (striped_pool(200), 10, {"neighbors": 6}),
     "three components": (pool(90, features=clusters_apart()), 10, {"neighbors": 4}),
     "coinciding points": (pool(120, features=torch.arange(120.0)[:, None] // 7), 15, {"neighbors": 5}),
     "all points coincide": (pool(40, features=torch.zeros(40, 2), model=False), 10, {"neighbors": 5}),
@@ -145,6 +173,24 @@ def test_columns_are_computed_for_few_of_many_points():
     assert 20 <= sum(greedy.computed) < 1000, "of 4,000 points for each of 20 choices"
 
 
+def test_a_line_that_bounds_the_gain_is_above_it_and_touches_it():
+    left = torch.linspace(0, 1, 101, dtype=torch.float64)
+    cover = torch.linspace(0, 30, 3001, dtype=torch.float64)
+    line = coverage.steepest(left)[:, None] * cover
+    above = line - (left[:, None] - torch.exp(-cover)).clamp(min=0)
+    assert (above >= -1e-12).all()
+    assert (above[left > 0, 1:].amin(dim=1) < 1e-4).all()
+
+
+def test_uncertainty_counts_where_labels_follow_the_features_alone():
+    wrong, right = pool(200, known=50), striped_pool(200)
+    for snapshot in (wrong, right):
+        graph = build_graph(snapshot.features, 6)
+        assert trusted_power(graph, snapshot) == pytest.approx(2 * skill(graph, snapshot))
+    assert trusted_power(build_graph(wrong.features, 6), wrong) < 0.5
+    assert trusted_power(build_graph(right.features, 6), right) > 1.5
+
+
 def test_features_come_before_embeddings_and_half_precision_is_enough():
     snapshot, selector = pool(100), CoverageSelector(neighbors=6)
     half = pool(100, features=snapshot.features.half(), logits=snapshot.logits.half())
@@ -174,7 +220,8 @@ def test_two_threads_choose_the_same():
     [
         ({"rate": 0.0}, r"CoverageSelector\(rate=0.0\): a positive number is needed"),
         ({"reach": float("nan")}, r"CoverageSelector\(reach=nan\)"),
-        ({"power": "two"}, r"CoverageSelector\(power='two'\)"),
+        ({"power": "two"}, r"CoverageSelector\(power='two'\): a positive number is needed"),
+        ({"power": -1.0}, r"CoverageSelector\(power=-1.0\)"),
         ({"neighbors": 0}, r"CoverageSelector\(neighbors=0\): a whole number"),
     ],
 )
