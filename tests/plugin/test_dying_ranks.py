@@ -37,7 +37,8 @@ class Fault:
     rank: int
 
     def strike(self, folder, moment, noticed_by):
-        if moment == self.moment and noticed_by == self.rank and lines_of(folder):
+        # A rank may still be in its dry run when the other has noted the first question: only answers end that.
+        if moment == self.moment and noticed_by == self.rank and has_labels(folder):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -108,7 +109,7 @@ class Paid:
         with (self.folder / "asked").open("a") as file:
             file.write("".join(f"{index}\n" for index in indices))
         ledger, last = ledger_of(self.folder), len(asked(self.folder)) == FIRST + QUERY
-        in_round = any("labels" in line for line in lines_of(self.folder))  # the first labels are there
+        in_round = has_labels(self.folder)
         if self.fault.moment == "answer" and in_round:
             os.kill(process_of(self.folder, self.fault.rank), signal.SIGKILL)
         if self.fault.moment.startswith("line") and in_round and last:
@@ -141,6 +142,11 @@ def ledger_of(folder):
 def lines_of(folder):
     lines = ledger_of(folder).read_text().splitlines(keepends=True) if ledger_of(folder).exists() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def has_labels(folder):
+    """Whether the first questions are answered, so that rounds have begun."""
+    return any("labels" in line for line in lines_of(folder))
 
 
 def choices_of(folder):
@@ -213,4 +219,4 @@ def test_an_oracle_that_fails_fails_on_every_rank(tmp_path):
     first, second = run_ranks(tmp_path, ask)
     assert "ValueError: not today" in first
     assert "RuntimeError: Rank 0 failed: ValueError: not today" in second
-    assert not any("labels" in line for line in lines_of(tmp_path)), "the question is on the disk, and no answer"
+    assert not has_labels(tmp_path), "the question is on the disk, and no answer"
