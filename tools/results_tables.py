@@ -1,4 +1,4 @@
-"""Write the tables of docs/results.md from the files in docs/results: python tools/results_tables.py."""
+"""Write the tables of docs/results.md and README.md from the files in docs/results: python tools/results_tables.py."""
 
 import json
 import re
@@ -12,6 +12,17 @@ from lightning_diffal.studies.results import LEARNING
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
+README = ROOT / "README.md"
+# The columns of the README's table, and its rows.
+SHOWN = {
+    "coverage" + LEARNING: "coverage, learning from the graph",
+    "coverage": "coverage",
+    "diffusion": "diffusion (the paper's)",
+    "badge": "BADGE",
+    "uherding": "UHerding",
+    "random": "random",
+}
+STUDIES = ("mnist-fc", "mnist-conv", "mnist-lt", "cifar10-efficientnet", "cifar10", "checkerboard")
 
 
 def name_of(result: dict[str, Any]) -> str:
@@ -48,13 +59,37 @@ def short(value: float) -> str:
     return f"{value:.3f}".replace("0.", ".", 1)
 
 
-def difference_rows(results: list[dict[str, Any]]) -> list[str]:
+def mean_accuracies(results: list[dict[str, Any]]) -> dict[str, dict[str, dict[int, float]]]:
+    """By study, series and seed."""
     means: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for result in results:
         name = name_of(result) + ", δ = 0" * keeps_steps(result)
         means[result["study"]][name][result["seed"]] = fmean(accuracies(result))
+    return means
+
+
+def readme_table(results: list[dict[str, Any]]) -> list[str]:
+    """Mean accuracies of the selectors that matter most, and how far coverage is ahead of the best of all others."""
+    means = mean_accuracies(results)
+    rows = [["command", *SHOWN.values(), "coverage - the best other (95% CI)"], ["---"] * (2 + len(SHOWN))]
+    for study in STUDIES:
+        of_study = means[study]
+        row = [f"`lightning-diffal run {study}{' --data DIR' * (study != 'checkerboard')}`"]
+        row += [spread(list(of_study[name].values())) if name in of_study else "–" for name in SHOWN]
+        others = [name for name in of_study if LEARNING not in name and name != "coverage"]
+        best = max(others, key=lambda name: fmean(of_study[name].values()))
+        found = paired_difference(of_study["coverage"], of_study[best])
+        if found is None:
+            raise ValueError(f"{study}: coverage and {best} share no seeds.")
+        mean = short(found.mean)
+        interval = f"{short(found.low)} to {short(found.high)}"
+        rows.append([*row, f"{best} {mean if mean.startswith('-') else f'+{mean}'} ({interval})"])
+    return ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def difference_rows(results: list[dict[str, Any]]) -> list[str]:
     rows = []
-    for study, of_study in means.items():
+    for study, of_study in mean_accuracies(results).items():
         names = sorted(of_study, key=lambda name: -fmean(of_study[name].values()))
         plain, learning = [name for name in names if LEARNING not in name], [name for name in names if LEARNING in name]
         pairs = [("coverage", that) for that in plain] + [("diffusion", that) for that in plain]
@@ -97,6 +132,8 @@ def main() -> None:
         else:
             out.append(line)
     PAGE.write_text("\n".join(out) + "\n")
+    before, _, after = re.split(r"(\| command \|.*\n(?:\|.*\n)+)", README.read_text())
+    README.write_text(before + "\n".join(readme_table(results)) + "\n" + after)
 
 
 if __name__ == "__main__":

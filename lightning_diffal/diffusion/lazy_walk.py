@@ -9,8 +9,10 @@ from torch import Tensor
 
 from lightning_diffal.diffusion.sparse_rows import Entries
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
+from lightning_diffal.graph.reorder import locality_order
+from lightning_diffal.numerics.distinct import distinct
 from lightning_diffal.numerics.precision import wide_dtype
-from lightning_diffal.numerics.ragged import run_positions
+from lightning_diffal.numerics.ragged import run_positions, run_starts
 from lightning_diffal.numerics.sparse import csr
 
 # Edges whose walks are bounded at a time.
@@ -24,7 +26,7 @@ class LazyWalk:
     0 ≤ f < 1, S is the mixture (1 - f) Pʰ + f Pʰ⁺¹. No power is stored: its products and single columns are computed
     from P.
 
-    Memory: 24 bytes an edge of W and 40 a node.
+    Memory: 24 bytes an edge of W and 48 a node.
     """
 
     def __init__(self, graph: NeighborGraph, steps: float) -> None:
@@ -47,6 +49,8 @@ class LazyWalk:
         step = torch.empty_like(is_self, dtype=wide_dtype(graph.device))
         step[place] = graph.weight.to(step.dtype) / self.norm[graph.col]
         step[self.self_edge] = stay / self.norm
+        self.place = torch.empty_like(rows)  # of each node in an order in which neighbors are near
+        self.place[locality_order(graph)[0]] = rows
         whole = math.floor(steps)
         self.hops = [step] * whole
         if steps > whole:
@@ -61,76 +65,67 @@ class LazyWalk:
     def matrix(self, weight: Float[Tensor, " e"]) -> Tensor:
         return csr(self.crow, self.col, weight, self.num_nodes)
 
-    def lengths(self, nodes: slice) -> Int[Tensor, " r"]:
-        """The number of edges of each of these nodes, with that to itself."""
-        return self.crow[nodes.start : nodes.stop + 1].diff().long()
-
     def times(self, values: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         """S x. Cost: O(t · edges)."""
         return self.transposed_times(values * self.norm) / self.norm
 
-    def transposed_times(self, values: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-        """Sᵀ x. Cost: O(t · edges)."""
+    def transposed_times(self, values: Float[Tensor, " n *v"]) -> Float[Tensor, " n *v"]:
+        """Sᵀ x, of one vector or several. Cost: O(t · edges)."""
         for weight in self.hops:
             values = self.matrix(weight) @ values
         return values
 
-    def columns(self, nodes: Int[Tensor, " b"], drop_below: float = 0.0) -> tuple[Entries, Bool[Tensor, " b"]]:
-        """Columns of S, and whether each is complete. Walks go on from a node only where S is at least `drop_below`.
+    def columns(self, nodes: Int[Tensor, " b"], stay_below: float = 0.0) -> tuple[Entries, Bool[Tensor, " b"]]:
+        """Columns of S, and whether each is complete. After the first hop, walks stay where S is less than that.
 
-        Cost: for each hop the edges of all nodes it starts from; where something is dropped these are at most
-        1 / `drop_below` a column, about, however large the graph.
+        What they would bring to other nodes is left out: no entry is too large.
+
+        Cost: for each hop the edges of all nodes it starts from; with `stay_below` these are at most 1 / `stay_below` a
+        column, about, however large the graph.
         """
         complete = torch.ones_like(nodes, dtype=torch.bool)
         column = Entries(torch.ones_like(nodes), nodes, torch.ones_like(nodes, dtype=self.norm.dtype))
         for hop, weight in enumerate(self.hops):
-            if hop:
-                column = dropped(column, drop_below, complete)
-            column = self.step(column, weight)
+            moves = column.value >= (stay_below if hop else 0.0)
+            complete &= column.all(moves)
+            column = self.step(column, weight, moves)
         return column, complete
 
-    def step(self, columns: Entries, weight: Float[Tensor, " e"]) -> Entries:
-        """One hop of walks that are at `columns`."""
-        # Only the rows of the matrix that are needed, numbered from 0.
-        number = torch.zeros_like(self.self_edge)
-        number[columns.col] = 1
-        needed = number.nonzero()[:, 0]
-        number[needed] = torch.arange(len(needed), device=needed.device)
-        length = self.crow[needed + 1].long() - self.crow[needed]
-        edges = run_positions(self.crow[needed].long(), length)
-        rows = Entries(length, self.col[edges], weight[edges])
-        return Entries(columns.length, number[columns.col], columns.value).times(rows, self.num_nodes)
+    def step(self, columns: Entries, weight: Float[Tensor, " e"], moves: Bool[Tensor, " v"]) -> Entries:
+        """One hop of walks that are at `columns`; those that do not move keep what stays of them."""
+        # Only the rows of the matrix that are needed, numbered from 0: whole ones first, then the self-edges alone.
+        whole, number = distinct(columns.col[moves], self.num_nodes)
+        single, place = distinct(columns.col[~moves], self.num_nodes)
+        start = self.crow[whole].long()
+        length = self.crow[whole + 1] - start
+        edges = torch.cat([run_positions(start, length), self.self_edge[single]])
+        rows = Entries(torch.cat([length, torch.ones_like(single)]), self.col[edges], weight[edges])
+        row = torch.empty_like(columns.col, dtype=torch.long)
+        row[moves], row[~moves] = number, place + len(whole)
+        return Entries(columns.length, row, columns.value).times(rows, self.num_nodes)
 
-    def edge_bounds(self) -> Iterator[tuple[slice, slice, Float[Tensor, " e"]]]:
-        """S_ij is at least this for each edge of P, for some nodes j at a time: those, their edges, and the bounds.
+    def edge_bounds(self, nodes: Int[Tensor, " b"]) -> Iterator[tuple[Int[Tensor, " c"], Entries]]:
+        """The columns of S at the neighbors of these nodes, bounded from below, some nodes at a time.
 
-        Edge e leads from j to i = `col[e]`. Counted are walks that use the edge once and stay at i or j otherwise; for
-        i = j also those that come back at once. With t ≤ 1 the bound is S_ij itself.
+        Counted are walks from i to j that use the edge once and stay at i or j otherwise; for i = j also those that
+        come back at once. With t ≤ 1 the bound is S_ij itself.
 
         Cost: O(t · edges).
         """
-        stay = [weight[self.self_edge] for weight in self.hops]
+        stays = [weight[self.self_edge] for weight in self.hops]
         per_node = max(1, len(self.col) // self.num_nodes)
-        for rows in torch.arange(self.num_nodes, device=self.col.device).split(max(1, BLOCK_EDGES // per_node)):
-            nodes = slice(int(rows[0]), int(rows[-1]) + 1)
-            edges = slice(int(self.crow[nodes.start]), int(self.crow[nodes.stop]))
-            lengths = self.lengths(nodes)
-            row, col, own = torch.repeat_interleave(lengths), self.col[edges], self.self_edge[nodes] - edges.start
+        for some in nodes.split(max(1, BLOCK_EDGES // per_node)):
+            start = self.crow[some].long()
+            length = self.crow[some + 1] - start
+            edges = run_positions(start, length)
+            row, col = torch.repeat_interleave(length), self.col[edges]
+            stay = self.self_edge[some] - start + run_starts(length)  # where self-edges are among these
             # D⁻¹ on the other side: from the weight of a walk along an edge to that of one back.
-            back = self.norm[col] / self.norm[nodes][row]
-            bound = self.hops[0][edges].clone()
-            for weight, stay_there in zip(self.hops[1:], stay[1:], strict=True):
-                returns = torch.segment_reduce(bound * weight[edges] * back, "sum", lengths=lengths)
-                bound = stay_there[col] * bound + weight[edges] * bound[own][row]
-                bound[own] = returns
-            yield nodes, edges, bound
-
-
-def dropped(columns: Entries, below: float, complete: Bool[Tensor, " b"]) -> Entries:
-    """The entries that are not below a limit; columns that had any are no longer `complete`."""
-    keep = columns.value >= below
-    kept = torch.nn.functional.pad(keep.cumsum(0), (1, 0))
-    end = columns.length.cumsum(0)
-    length = kept[end] - kept[end - columns.length]
-    complete &= length == columns.length
-    return Entries(length, columns.col[keep], columns.value[keep])
+            back = self.norm[col] / self.norm[some][row]
+            bound = self.hops[0][edges]
+            for hop, stays_there in zip(self.hops[1:], stays[1:], strict=True):
+                weight = hop[edges]
+                returns = torch.segment_reduce(bound * weight * back, "sum", lengths=length)
+                bound = stays_there[col] * bound + weight * bound[stay][row]
+                bound[stay] = returns
+            yield some, Entries(length, col, bound)

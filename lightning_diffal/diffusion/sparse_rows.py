@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.graph.row_block import RowBlock
+from lightning_diffal.numerics.distinct import distinct
 from lightning_diffal.numerics.precision import wide_dtype
 from lightning_diffal.numerics.ragged import run_positions, run_starts
 
@@ -43,6 +44,12 @@ class Entries:
     def sum(self, values: Float[Tensor, " e"]) -> Float[Tensor, " r"]:
         """The sum over each row of one number for each entry."""
         return torch.segment_reduce(values, "sum", lengths=self.length, initial=0)
+
+    def all(self, holds: Bool[Tensor, " e"]) -> Bool[Tensor, " r"]:
+        """Whether something holds for each entry of a row."""
+        failed = torch.nn.functional.pad((~holds).cumsum(0), (1, 0))
+        end = self.length.cumsum(0)
+        return failed[end] == failed[end - self.length]
 
     @staticmethod
     def of(matrix: Tensor) -> "Entries":
@@ -102,17 +109,13 @@ def transition_times(
 
     Cost: for each edge of the rows, the entries of the row it leads to.
     """
-    number = torch.zeros_like(values.start)
     at_a_time = 1024
     while len(rows):
         some, rows = rows[:at_a_time], rows[at_a_time:]
         block = RowBlock(graph, some, [len(some)])
         # Only the rows of `values` that the block leads to, numbered from 0.
-        number[block.col] = 1
-        needed = number.nonzero()[:, 0]
-        number[needed] = torch.arange(len(needed), device=needed.device)
-        left = Entries(graph.degree[some], number[block.col], block.weight)
-        number[needed] = 0
+        needed, number = distinct(block.col, len(values.start))
+        left = Entries(graph.degree[some], number, block.weight)
         entries = left.times(values[needed], width)
         yield some, entries
         per_row = (len(entries.col) + len(block.col)) / len(some)

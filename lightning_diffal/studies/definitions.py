@@ -21,6 +21,8 @@ class Study:
     """Of each fit, from the untrained weights."""
     pool: int
     """Points that may be queried, equally many of each class unless `imbalance` is given."""
+    candidates: int | None = None
+    """Unlabeled points that a query sees, drawn anew each time; None for all."""
     first: int
     """Initial labels of each class. The paper gives this number for the checkerboard only."""
     query_size: int
@@ -75,7 +77,7 @@ class Study:
         """As values JSON can hold; those of a run, `graph_features` and `learn_from_graph`, are added by `plan`."""
         known = asdict(self) | {"network": repr(self.network), "optimizer": repr(self.optimizer)}
         # Without what is not used, so that result files from before these settings existed keep their names.
-        unused = {name for name in ("components", "imbalance") if known[name] is None}
+        unused = {name for name in ("components", "imbalance", "candidates") if known[name] is None}
         return {
             name: value for name, value in known.items() if name not in {*unused, "graph_features", "learn_from_graph"}
         }

@@ -58,6 +58,7 @@ def execute(run: Run, progress: Callable[[int], Any] = lambda rounds: None) -> P
         selector=selector,
         initial=PerClass(study.first),
         pool_batch_size=study.batch_of_pool,
+        candidates=study.candidates,
         num_classes=classes,
         folder=run.run_folder,
         seed=run.seed,
@@ -112,6 +113,7 @@ def result_of(run: Run, records: list[Record], pool: Points) -> Result:
                 reached=record.reached,
                 unreached=record.unreached,
                 seconds={name: round(seconds, 3) for name, seconds in record.seconds.items()},
+                graph_recall=record.metrics.get("graph_recall"),
             )
             for record in fitted
         ],

@@ -31,6 +31,8 @@ class Round:
     """Of the fit and of each stage of the query: "fit", "embedding", "graph", "query"."""
     calibration_error: float | None = None
     """Expected calibration error on the test set, 15 bins; None in results of earlier versions."""
+    graph_recall: float | None = None
+    """The recall of an approximate graph; None if it is exact."""
 
 
 @dataclass(frozen=True, kw_only=True)

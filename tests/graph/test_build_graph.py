@@ -146,6 +146,18 @@ def test_neighbors_in_a_large_pool_match_a_kd_tree(structure):
         assert set(col[i].tolist()) == set(found) - {i}
 
 
+def test_a_few_uncertain_rows_are_settled_by_more_candidates_and_not_by_all_differences(caplog):
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(1_000, 8, generator=generator)
+    # Six points as far from the first as each other, but for what float32 products cannot tell.
+    points[0], points[1:7] = 5.0, 5.0
+    points[torch.arange(1, 7), torch.arange(1, 7)] += 0.01 * (1 + 1e-6 * torch.arange(6))
+    with caplog.at_level(logging.DEBUG, logger="lightning_diffal"):
+        col, _ = rows(build_graph(points, 2, backend="torch"), 2)
+    assert "0 of 1000 points searched by all differences" in caplog.text
+    assert torch.equal(col, exhaustive_search(points, 2)[0].sort(dim=1).values)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_gives_the_graph_of_the_same_points_in_float64(dtype):
     points = torch.randn(300, 10, generator=torch.Generator().manual_seed(0)).to(dtype)

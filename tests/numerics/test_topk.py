@@ -1,7 +1,16 @@
 import pytest
 import torch
 
-from lightning_diffal.numerics.topk import GROUP, pad_to_groups, padded_size, topk_grouped, topk_lowest
+from lightning_diffal.numerics.topk import (
+    GROUP,
+    kth_smallest,
+    pad_to_groups,
+    padded_size,
+    smallest,
+    sort_rows,
+    topk_grouped,
+    topk_lowest,
+)
 
 
 @pytest.mark.parametrize("count", [1, 3, 20, 40])
@@ -27,3 +36,23 @@ def test_padding_is_infinitely_far_from_every_point(n):
     distance = (half_square - points @ padded.T) * 2 + points.square().sum(dim=1, keepdim=True)
     torch.testing.assert_close(distance[:, :n], torch.cdist(points, points).square(), rtol=1e-4, atol=1e-5)
     assert distance[:, n:].isinf().all()
+
+
+@pytest.mark.parametrize("width", [8, 24, 96, 2000])
+def test_the_smallest_values_of_short_and_long_rows_are_those_of_a_sort(width):
+    values = torch.randn(50, width, generator=torch.Generator().manual_seed(width))
+    values[:, ::7] = float("inf")
+    values[0] = values[0].abs().neg()
+    values[1, :4] = torch.tensor([0.0, -0.0, 1e-45, -1e-45])
+    for count in (1, 5, 8):
+        found = smallest(values, count)
+        assert all(len(set(row)) == count for row in found.tolist())
+        assert torch.equal(values.gather(1, found).sort(dim=1).values, values.sort(dim=1).values[:, :count])
+        assert torch.equal(kth_smallest(values, count), values.sort(dim=1).values[:, count - 1 : count])
+
+
+def test_rows_are_sorted_and_what_was_given_is_unchanged():
+    given = torch.randint(9, (30, 12), generator=torch.Generator().manual_seed(0))
+    before = given.clone()
+    assert torch.equal(sort_rows(given), given.sort(dim=1).values)
+    assert torch.equal(given, before)

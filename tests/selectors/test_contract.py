@@ -144,7 +144,7 @@ def test_its_repr_equals_that_in_existing_ledgers():
         "CoresetSelector()",
         "PoissonSelector(neighbors=None, tau=0.001, decay=True)",
         "DirichletSelector(neighbors=None, tau=0.1, prior=1.0)",
-        "CoverageSelector(neighbors=None, rate=1.0, reach=1.0, power=None)",
+        "CoverageSelector(neighbors=None, rate=1.0, reach=1.0, power=None, class_balance=None)",
         "BAITSelector(regularization=1.0)",
         "UHerdingSelector(on='features', temperature=1.0, counted=50000)",
         "RandomSelector()",

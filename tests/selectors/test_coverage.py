@@ -11,7 +11,7 @@ from lightning_diffal.diffusion.graph_labels import graph_labels
 from lightning_diffal.diffusion.lazy_walk import LazyWalk
 from lightning_diffal.graph.neighbor_graph import symmetrized
 from lightning_diffal.selectors import CoverageSelector
-from lightning_diffal.selectors.coverage import trusted_power
+from lightning_diffal.selectors.coverage import imbalance, trusted_power
 
 
 def dense_walk(graph, steps):
@@ -47,6 +47,10 @@ def brute_force(snapshot, size, selector):
         unsure = 1 - (ordered[:, 0] - ordered[:, 1])
         unsure[unsure < 2.0**-40] = 0  # rounding errors
         unsure = unsure ** (2 * skill(graph, snapshot) if selector.power is None else selector.power)
+        share = q.mean(dim=0)
+        balance = 1 - float(share.pow(-share).prod()) / len(share)  # the exponential of the entropy
+        balance = balance if selector.class_balance is None else selector.class_balance
+        unsure = unsure * (q / share.clamp(min=1e-300) ** balance).sum(dim=1)
     reached = 1 - torch.exp(-rate * walk)
     cover = torch.nn.functional.pad(reached[:, known], (0, 1)).amax(dim=1)
     unsure = unsure * ~known
@@ -107,6 +111,8 @@ CASES = {
     "one dimension, long walks": (pool(250, d=1, known=3), 10, {"neighbors": 3}),
     "walks of several steps": (pool(200, known=5), 10, {"neighbors": 4, "reach": 1.8, "rate": 2.0, "power": 1.0}),
     "no uncertainty": (pool(200, known=9), 10, {"power": 0}),
+    "classes that count the same": (pool(200, known=9), 10, {"class_balance": 1.0}),
+    "no balance": (pool(200, known=9), 10, {"class_balance": 0.0}),
     "labels that follow the features": (striped_pool(200), 10, {"neighbors": 6}),
     "three components": (pool(90, features=clusters_apart()), 10, {"neighbors": 4}),
     "coinciding points": (pool(120, features=torch.arange(120.0)[:, None] // 7), 15, {"neighbors": 5}),
@@ -156,11 +162,11 @@ def test_products_columns_and_bounds_of_the_walk_match_its_dense_matrix():
             ]
             assert (found <= dense[:, nodes].T + 1e-12).all()
             assert found.sum() > 0.5 * dense[:, nodes].sum()
-        for rows, edges, bound in walk.edge_bounds():
-            node = torch.arange(120)[rows].repeat_interleave(walk.lengths(rows))
-            exact = dense[walk.col[edges].long(), node]
-            assert (bound <= exact + 1e-12).all()
-            assert steps > 1 or torch.allclose(bound, exact)
+        for rows, near in walk.edge_bounds(torch.arange(120)):
+            node = rows.repeat_interleave(near.length)
+            exact = dense[near.col.long(), node]
+            assert (near.value <= exact + 1e-12).all()
+            assert steps > 1 or torch.allclose(near.value, exact)
 
 
 def test_columns_are_computed_for_few_of_many_points():
@@ -189,6 +195,28 @@ def test_uncertainty_counts_where_labels_follow_the_features_alone():
         assert trusted_power(graph, snapshot) == pytest.approx(2 * skill(graph, snapshot))
     assert trusted_power(build_graph(wrong.features, 6), wrong) < 0.5
     assert trusted_power(build_graph(right.features, 6), right) > 1.5
+
+
+def test_a_class_that_is_predicted_rarely_is_asked_for_first():
+    # Two clusters, 180 points and 20, each certain but for a little: without balance the larger one has more to cover.
+    generator = torch.Generator().manual_seed(0)
+    rare = torch.arange(200) >= 180
+    features = torch.randn(200, 2, generator=generator) + 100 * rare[:, None]
+    logits = torch.stack([torch.where(rare, -2.0, 2.0), torch.where(rare, 2.0, -2.0)], dim=1)
+    labels = torch.full((200,), UNLABELED)
+    labels[0], labels[180] = 0, 1
+    snapshot = Snapshot(labels=labels, num_classes=2, features=features, logits=logits)
+    asked = {
+        balance: int(rare[CoverageSelector(neighbors=5, power=1.0, class_balance=balance)(snapshot, 20).indices].sum())
+        for balance in (0.0, None, 1.0)
+    }
+    assert asked[0.0] < asked[None] < asked[1.0]
+
+
+def test_the_balance_is_by_how_much_the_sizes_of_classes_differ():
+    assert imbalance(torch.full((7,), 30.0)) == pytest.approx(0, abs=1e-6)
+    assert imbalance(torch.tensor([50.0, 50.0, 0.0, 0.0])) == pytest.approx(0.5)
+    assert imbalance(torch.tensor([99.0, 1.0])) > imbalance(torch.tensor([70.0, 30.0])) > 0.05
 
 
 def test_features_come_before_embeddings_and_half_precision_is_enough():
@@ -222,6 +250,7 @@ def test_two_threads_choose_the_same():
         ({"reach": float("nan")}, r"CoverageSelector\(reach=nan\)"),
         ({"power": "two"}, r"CoverageSelector\(power='two'\): a positive number is needed"),
         ({"power": -1.0}, r"CoverageSelector\(power=-1.0\)"),
+        ({"class_balance": 2}, r"CoverageSelector\(class_balance=2\): a number from 0 to 1"),
         ({"neighbors": 0}, r"CoverageSelector\(neighbors=0\): a whole number"),
     ],
 )

@@ -220,16 +220,29 @@ def test_a_report_on_nothing_is_refused(tmp_path, capsys):
     assert "there is no such folder" in capsys.readouterr().err
 
 
+def test_a_report_shows_the_selectors_that_are_asked_for(tmp_path, capsys):
+    results = str(tmp_path / "results")
+    command = ["run", "digits", "--epochs", "1", "--budget", "20", "--seeds", "1", "--out", results]
+    assert main([*command, "--selector", "random", "--selector", "margin", "--selector", "coreset"]) == 0
+    chosen = ["--selector", "margin", "--selector", "random"]
+    assert main(["report", results, "--out", str(tmp_path / "page"), *chosen]) == 0
+    page = (tmp_path / "page" / "report.html").read_text()
+    assert [name in page for name in ("margin", "random", "coreset")] == [True, True, False]
+    assert main(["report", results, "--selector", "badge"]) == 2
+    assert "has no such results, but of coreset, margin, random" in capsys.readouterr().err
+
+
 def test_the_demo_is_a_table_a_verdict_and_a_report(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(cli, "DEMO_SELECTORS", ("diffusion", "random"))
+    monkeypatch.setattr(cli, "DEMO_LEARNING", ("random",))
     monkeypatch.setattr(cli, "DEMO_SEEDS", 2)
     small = replace(STUDIES["digits"], epochs=1, budget=20)
     monkeypatch.setitem(STUDIES, "digits", small)
     assert main(["demo", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     results = read_results(tmp_path)
-    assert sorted((run.selector, run.seed) for run in results) == [
-        (n, s) for n in ("diffusion", "random") for s in (0, 1)
+    assert sorted((run.series, run.seed) for run in results) == [
+        (n, s) for n in ("diffusion", "random", "random, learning from the graph") for s in (0, 1)
     ]
     assert summary_table(results) in printed
     assert "Digits (10 to 20 labels, 2 seeds): " in printed

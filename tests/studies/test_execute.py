@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from lightning_diffal.selectors.diffusion import DiffusionSelector
 from lightning_diffal.studies.definitions import STUDIES
 from lightning_diffal.studies.execute import execute
 from lightning_diffal.studies.networks import FullyConnected
@@ -196,3 +197,27 @@ def test_training_is_what_a_plain_loop_over_the_same_batches_would_be(tmp_path, 
     trained = torch.load(kept, weights_only=False)["state_dict"]
     for name, value in network.state_dict().items():
         torch.testing.assert_close(trained[f"layers.{name}"], value)
+
+
+def test_with_as_many_candidates_as_are_asked_for_every_selector_asks_for_those(tmp_path):
+    study = replace(BOARD, candidates=BOARD.query_size, neighbors=3)
+    asked = [
+        set(read(execute(one_run(study, name, tmp_path))).rounds[0].asked) for name in ("diffusion", "random", "margin")
+    ]
+    assert asked[0] == asked[1] == asked[2]
+
+
+def test_without_candidates_results_keep_the_names_they_had(tmp_path):
+    whole, part = (one_run(replace(BOARD, candidates=count), "diffusion", tmp_path) for count in (None, 12))
+    assert "candidates" not in whole.settings
+    assert whole.result != part.result
+
+
+def test_the_recall_of_an_approximate_graph_is_in_the_result(tmp_path, monkeypatch):
+    approximate = DiffusionSelector(neighbors=5, backend="approximate")
+    monkeypatch.setitem(SELECTORS, "approximate", lambda study: approximate)
+    recalls = {
+        name: [step.graph_recall for step in read(execute(one_run(BOARD, name, tmp_path))).rounds]
+        for name in ("diffusion", "approximate")
+    }
+    assert recalls == {"diffusion": [None, None, None], "approximate": [1.0, 1.0, None]}

@@ -68,7 +68,7 @@ def search_approximate(
         with single_thread():
             # Of other points than the sample, where there are enough, for the same reason.
             basis = leading_directions(points[drawn[-POINTS_PROJECTED:]], DIRECTIONS, generator)
-        projected = contract(points, ranks.broadcast(basis))
+        projected = contract(points, ranks.broadcast(basis).float())
         if recall_of(search_all(projected, rows, wider)) >= MIN_PROJECTED_RECALL:
             searched = projected
     cells = build_cells(searched, ranks)

@@ -5,7 +5,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_diffal.arguments import Progress
+from lightning_diffal.graph.knn.candidates import Candidates
 from lightning_diffal.graph.knn.int8_rows import HEIGHT, Int8Rows
+from lightning_diffal.graph.knn.local_order import local_order
 from lightning_diffal.graph.knn.symmetric_search import symmetric_search
 from lightning_diffal.numerics.int8 import MAX_DIMENSIONS, has_fast_int8
 from lightning_diffal.numerics.threads import run_parallel
@@ -22,27 +24,29 @@ def int8_search(
     count: int,
     progress: Progress,
     basis: Float[Tensor, "d m"] | None = None,
-) -> tuple[Int[Tensor, "r count"], Float[Tensor, " r"]]:
-    """The `count` nearest points of each row, itself among them, in no order, and what the float32 error grows with.
+) -> Candidates:
+    """The `count` nearest points of each row, itself among them, in no order.
 
-    With a basis, the integers are those of the points in it. Cost: r n distances in 8-bit integers, half of them where
-    the rows are all points, and in float32 those that remain: of trained features about 30 for each row, of white noise
-    50.
+    With a basis, the integers are those of the points in it, and the rows an order in which near points follow each
+    other. Cost: r n distances in 8-bit integers, half of them where the rows are all points, and in float32 those that
+    remain: of trained features about 30 for each row, of white noise 50.
     """
-    search = Int8Rows(points, count, basis)
+    order = None
     if len(rows) == len(points):
-        result = symmetric_search(search, progress)
-        if result is not None:
-            return result[0][rows], result[1][rows]
-    found = torch.empty(len(rows), count, dtype=torch.long, device=points.device)
-    spread = torch.empty_like(points[rows, 0])
+        order = local_order(points) if basis is None else rows
+        rows = torch.arange(len(points), device=points.device)
+    search = Int8Rows(points, count, basis, order)
+    result = None if order is None else symmetric_search(search, progress)
+    if result is None:
+        result = (torch.empty_like(rows[:, None].expand(-1, count)), torch.empty_like(points[rows, 0]))
 
-    def search_part(start: int) -> None:
-        part = slice(start, start + HEIGHT)
-        found[part], spread[part] = search(rows[part])
+        def search_part(start: int) -> None:
+            part = slice(start, start + HEIGHT)
+            result[0][part], result[1][part] = search(rows[part])
 
-    run_parallel(search_part, range(0, len(rows), HEIGHT), points.device, progress)
-    return found, spread
+        run_parallel(search_part, range(0, len(rows), HEIGHT), points.device, progress)
+    found, spread = result
+    return Candidates(rows, found, spread) if order is None else Candidates(order, order[found], spread)
 
 
 def prefers_int8(points: Float[Tensor, "n d"]) -> bool:

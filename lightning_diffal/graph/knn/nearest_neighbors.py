@@ -9,9 +9,10 @@ from torch import Tensor
 
 from lightning_diffal.arguments import Progress, skip_type_check
 from lightning_diffal.distributed import Ranks
+from lightning_diffal.graph.knn.approximate_search import search_all
 from lightning_diffal.graph.knn.candidates import EXTRA_CANDIDATES, Candidates, IncompleteResultError
 from lightning_diffal.graph.knn.pruned_search import pruned_search, search_nearby_cells
-from lightning_diffal.graph.knn.refine import all_differences, refine, surplus_copies
+from lightning_diffal.graph.knn.refine import refine, search_by_differences, surplus_copies
 from lightning_diffal.graph.knn.registry import CHOSEN, TORCH, Backend, KnnBackend, resolve_backend
 from lightning_diffal.graph.knn.voronoi_cells import build_cells, positions_of_rows
 from lightning_diffal.numerics.precision import full_float32, ldexp, max_exponent
@@ -20,7 +21,7 @@ from lightning_diffal.numerics.threads import single_thread
 log = logging.getLogger(__name__)
 
 # Up to this many uncertain rows are compared with the whole pool; for more, building cells first is faster.
-MAX_ROWS_BY_DIFFERENCES = 200
+MAX_ROWS_BY_PRODUCTS = 200
 
 
 def default_neighbors(num_nodes: int) -> int:
@@ -81,16 +82,23 @@ def search(
         if recall is not None:
             return rows, nearest, distance, recall
         uncertain = (~certain).nonzero()[:, 0]
-        if len(uncertain) > MAX_ROWS_BY_DIFFERENCES:
-            # Points too dense for float32, or many equally far: finer arithmetic, and more candidates.
-            cells = build_cells(centered)
-            position, order = positions_of_rows(cells, rows[uncertain])
-            uncertain = uncertain[order]
-            initial = search_nearby_cells(cells, position, min(len(points), 4 * count))
-            candidates = Candidates(rows[uncertain], *pruned_search(cells, initial, iter))
+        if len(uncertain):
+            more = min(len(points), 4 * count)
+            if len(uncertain) > MAX_ROWS_BY_PRODUCTS:
+                # Points too dense for float32, or many equally far: finer arithmetic, and more candidates.
+                cells = build_cells(centered)
+                position, order = positions_of_rows(cells, rows[uncertain])
+                uncertain = uncertain[order]
+                initial = search_nearby_cells(cells, position, more)
+                candidates = Candidates(rows[uncertain], *pruned_search(cells, initial, iter))
+            else:
+                found = search_all(centered, rows[uncertain], more)
+                candidates = Candidates(rows[uncertain], found, norm[uncertain])
             nearest[uncertain], distance[uncertain], certain = refine(points, candidates, neighbors, norm[uncertain])
             uncertain = uncertain[~certain]
-    nearest[uncertain], distance[uncertain] = all_differences(points, rows[uncertain], neighbors)
+        kth = distance[uncertain].amax(dim=1)
+        exact = search_by_differences(points, centered, rows[uncertain], kth, neighbors)
+        nearest[uncertain], distance[uncertain] = exact
     log.debug("build_graph: %d of %d points searched by all differences", len(uncertain), len(rows))
     return rows, nearest, distance, None
 

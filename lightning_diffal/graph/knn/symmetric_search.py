@@ -53,16 +53,22 @@ def symmetric_search(search: Int8Rows, progress: Progress) -> tuple[Int[Tensor, 
         column, row, half = column[order].long(), key >> 32, key.to(torch.int32).view(torch.float32)
         # The nearest by the products come first in each run; all are kept that are as near as the last of these.
         size = torch.bincount(row, minlength=len(rows))
-        enough = (size >= search.count).nonzero()[:, 0]
+        enough = size >= search.count
+        first = enough[row] & (torch.arange(len(row), device=row.device) - run_starts(size)[row] < search.count)
+        distance = torch.empty_like(half)
+        distance[first] = search.distances(rows, enough * search.count, column[first])
         last = torch.full_like(radius[rows], float("inf"))
-        if len(enough):
-            first = column[run_starts(size)[enough, None] + torch.arange(search.count, device=row.device)]
-            last[enough] = search.farthest(rows[enough], first).sqrt()
+        farthest = distance[first].view(-1, search.count).amax(dim=1)
+        last[enough] = (farthest + search.error_of(rows[enough], farthest)).sqrt()
         proven = last <= radius[rows]
+        near = proven[row] & (2 * half <= ((last + error[rows])[row] + error[column]).square())
+        rest = near & ~first
+        distance[rest] = search.distances(rows, torch.bincount(row[rest], minlength=len(rows)), column[rest])
         if proven.any():
-            near = proven[row] & (2 * half <= ((last + error[rows])[row] + error[column]).square())
-            row, column = (proven.cumsum(0) - 1)[row[near]], column[near]
-            found[rows[proven]] = search.nearest_of(rows[proven], row, column)
+            row = (proven.cumsum(0) - 1)[row[near]]
+            found[rows[proven]], spread[rows[proven]] = search.nearest_of(
+                rows[proven], row, column[near], distance[near]
+            )
         again = rows[~proven]
         for start in range(0, len(again), HEIGHT):
             part = again[start : start + HEIGHT]

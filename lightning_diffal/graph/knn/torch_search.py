@@ -13,6 +13,9 @@ from lightning_diffal.graph.knn.projection import choose_basis
 from lightning_diffal.graph.knn.pruned_search import pruned_search, remaining_work, search_nearby_cells
 from lightning_diffal.graph.knn.voronoi_cells import build_cells, positions_of_rank
 
+# Where cells rule out more, and so pay in smaller pools.
+LOW_DIMENSIONS = 64
+
 
 def search_torch(
     points: Float[Tensor, "n d"],
@@ -20,20 +23,23 @@ def search_torch(
     progress: Progress,
     ranks: Ranks = SINGLE_PROCESS,
     *,
-    prune_from: int = 12_000,
+    prune_from: int | None = None,
     prune_up_to: float = 0.4,
     project_above: int = 160,
 ) -> Candidates:
     """Candidates for the rows that this rank searches.
 
     Args:
-        prune_from: In smaller pools, building cells costs more than it saves (benchmarks/bench_graph_backends.py).
+        prune_from: In smaller pools, building cells costs more than it saves (benchmarks/bench_graph_backends.py). By
+            default 8,000 points in up to 64 dimensions, 12,000 in more.
         prune_up_to: Where a larger fraction of the work remains, one product with all points is faster.
         project_above: In more dimensions, a pool is pruned by its leading principal directions.
 
     Cost: at most n² distances, far fewer where the points form clusters, divided evenly among ranks. Memory besides the
     result: that of `pruned_search`, or a few tiles of 8 MiB for a small pool.
     """
+    if prune_from is None:
+        prune_from = 8_000 if points.shape[1] <= LOW_DIMENSIONS else 12_000
     own = ranks.own_rows(len(points))
     rows = torch.arange(own.start, own.stop, device=points.device)
     int8 = prefers_int8(points)
@@ -47,5 +53,5 @@ def search_torch(
         if remaining_work(cells, query, count) <= max_work:
             return Candidates(rows, *pruned_search(cells, search_nearby_cells(cells, query, count), progress))
     if int8:
-        return Candidates(rows, *int8_search(points, rows, count, progress, basis))
+        return int8_search(points, rows, count, progress, basis)
     return Candidates(rows, brute_force(points, rows, count, progress), points[rows].norm(dim=1))

@@ -17,12 +17,15 @@ from lightning_diffal.studies.report.timings import timing_figure
 from lightning_diffal.studies.results import read_results
 
 
-def write_report(results: Path, out: Path | None = None) -> Path:
+def write_report(results: Path, out: Path | None = None, selectors: Sequence[str] | None = None) -> Path:
     """Write report.html and a PNG of each figure, by default into `results`/report; the path of the page.
 
     The same results give the same bytes.
+
+    Args:
+        selectors: Those to show; all by default.
     """
-    sections = read_sections(results)
+    sections = read_sections(results, selectors)
     folder = results / "report" if out is None else out
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "report.html"
@@ -39,10 +42,16 @@ def verdicts(results: Path) -> list[str]:
     return [verdict(section) for section in read_sections(results)]
 
 
-def read_sections(results: Path) -> list[Section]:
+def read_sections(results: Path, selectors: Sequence[str] | None = None) -> list[Section]:
     if not results.is_dir():
         raise FileNotFoundError(f"{results}: there is no such folder. `lightning-diffal run` creates one.")
     found = read_results(results)
+    if found and selectors:
+        known = list(dict.fromkeys(result.selector for result in found))
+        unknown = [name for name in selectors if name not in known]
+        if unknown:
+            raise ValueError(f"--selector {unknown[0]}: {results} has no such results, but of {', '.join(known)}.")
+        found = [result for result in found if result.selector in selectors]
     if not found:
         raise ValueError(
             f"{results}: no results here. `lightning-diffal run` writes them as STUDY/SELECTOR-SEED-KEY.json, and the "
