@@ -9,13 +9,12 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_count, check_share, skip_type_check
 from lightning_diffal.diffusion.calibration import expected_accuracy, lower_bound
+from lightning_diffal.diffusion.graph_against_models import ModelPredictions, compare
 from lightning_diffal.diffusion.graph_labels import STEPS, GraphLabels, graph_labels
 from lightning_diffal.diffusion.leave_one_out import LeaveOneOut, leave_one_out
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
 from lightning_diffal.labels import UNLABELED
 
-# Points asked last on which graph and models are compared: enough for a standard error of 0.06, and not of old models.
-RECENT = 120
 # How far the graph may be behind the models there: it is asked where it is unsure, and training corrects some of its
 # errors. By trials on spoiled features (docs/design.md) it helps at 0.15 behind and hurts at 0.25.
 TOLERATED, FADED = 0.1, 0.2
@@ -46,14 +45,6 @@ class DiffusedPoints:
             "expected_accuracy": float(self.expected.mean()) if count else 0.0,
             "leave_one_out": self.leave_one_out,
         }
-
-
-@dataclass(frozen=True, eq=False)
-class ModelPredictions:
-    """What models of earlier rounds said of points before these were labeled, in the order they were asked."""
-
-    rows: Int[Tensor, " q"]
-    predicted: Int[Tensor, " q"]
 
 
 @skip_type_check
@@ -164,14 +155,7 @@ def fade(left_out: LeaveOneOut, model: ModelPredictions) -> float:
 
     The standard error of the difference is granted to the graph, whose predictions are of few points at first.
     """
-    place = torch.full((int(left_out.rows.max()) + 1,), -1, device=left_out.rows.device).scatter(
-        0, left_out.rows, torch.arange(len(left_out.rows), device=left_out.rows.device)
-    )
-    rows, predicted = model.rows[model.rows < len(place)], model.predicted[model.rows < len(place)]
-    position = place[rows]
-    position, predicted = position[position >= 0][-RECENT:], predicted[position >= 0][-RECENT:]
-    if len(position) < 2:
+    compared = compare(left_out, model)
+    if compared.count < 2:
         return 1.0
-    better = left_out.correct[position].double() - (predicted == left_out.labels[position]).double()
-    lead = float(better.mean()) + float(better.std()) / math.sqrt(len(position))
-    return min(1.0, max(0.0, (lead + FADED) / (FADED - TOLERATED)))
+    return min(1.0, max(0.0, (compared.lead + compared.standard_error + FADED) / (FADED - TOLERATED)))

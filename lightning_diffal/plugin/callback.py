@@ -109,8 +109,8 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             row for each point, in the order of the dataset; an encoder, which is a module or a function of a batch and
             is run once over the pool; the name of a layer of the model as it comes, before the first fit, as
             "backbone.pool" of a pretrained one; or "inputs", the flattened inputs. They are kept in `folder`. "auto"
-            compares inputs, the model as it comes and its embedding in every query, by the leave-one-out accuracy of
-            diffused labels.
+            compares inputs, the model as it comes and the embedding in every query, by how well labels are predicted
+            that the model was not trained on.
         feature_dim: Features with more dimensions are reduced to so many principal components. None keeps all. What
             modules and layers give, and anything but inputs that was reduced, is scaled to unit length.
         learn_from_graph: Train on unlabeled points, too, with the labels that diffuse to them over the graph of the

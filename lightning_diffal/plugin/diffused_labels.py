@@ -10,7 +10,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
 from lightning_diffal.diffusion.calibration import expected_accuracy
-from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints, LearnFromGraph, ModelPredictions
+from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints, LearnFromGraph
 from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED
@@ -18,6 +18,7 @@ from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.plugin.features.fixed import MAX_INPUT_SIZE
 from lightning_diffal.plugin.known_pool import KnownPool
+from lightning_diffal.plugin.model.earlier_predictions import earlier_predictions
 from lightning_diffal.plugin.model.shards import ranks_of
 from lightning_diffal.plugin.reliability import write_reliability
 from lightning_diffal.plugin.state import RunState
@@ -98,17 +99,6 @@ def check_last_labels(trainer: Any, config: RunConfig, state: RunState, graph: F
         write_reliability(folder, left_out, int((labels != UNLABELED).sum()))
 
     from_rank_zero(trainer, check)
-
-
-def earlier_predictions(state: RunState, device: torch.device) -> ModelPredictions:
-    """What the models of earlier rounds said of the points they asked about, by row of the candidates."""
-    records = [record for record in state.ledger.records if record.predicted]
-    known = [pair for record in records for pair in zip(record.indices, record.predicted, strict=True)]
-    asked, predicted = torch.tensor(known, dtype=torch.long).reshape(-1, 2).T
-    labeled = state.pool.labels[asked] != UNLABELED  # people may have given some up, which are no candidates
-    asked, predicted = asked[labeled], predicted[labeled]
-    rows = torch.searchsorted(torch.tensor(state.candidates), asked)
-    return ModelPredictions(rows.to(device), predicted.to(device))
 
 
 def count_found(labels: Int[Tensor, " n"]) -> int:

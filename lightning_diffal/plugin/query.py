@@ -137,14 +137,15 @@ def layer_cache_for(trainer: Any, config: RunConfig, state: RunState, earlier: L
 
 
 def needs_of_query(config: RunConfig, state: RunState) -> frozenset[str]:
-    """What the selector reads, and logits where the model's prediction stands in for answers or is checked by them."""
+    """What the selector reads, and logits where the model's prediction stands in for answers or is compared."""
     stand_in = config.selector.asks_during_query and not state.oracle.immediate
-    compared = config.learn_from_graph is not None
+    source = config.feature_source
+    chosen_among = source is not None and source.kind == "auto" and "features" in config.selector.needs
+    compared = config.learn_from_graph is not None or chosen_among
     needs = config.selector.needs | ({"logits"} if stand_in or compared else set())
     if isinstance(state.oracle, People):  # who see the prediction, and what the graph says
         needs |= {"features", "logits"}
     # Without fixed features, as in a fast_dev_run, the embedding stands in for them; "auto" compares both.
-    source = config.feature_source
     fixed = source is not None and source.kind != "auto" and state.ledger.folder is not None
     return needs - {"features"} | ({"embeddings"} if "features" in needs and not fixed else set())
 

@@ -19,8 +19,9 @@ from lightning_diffal.diffusion.calibration import (
     lower_bound,
     reliability_bins,
 )
+from lightning_diffal.diffusion.graph_against_models import ModelPredictions
 from lightning_diffal.diffusion.graph_labels import graph_labels
-from lightning_diffal.diffusion.learn_from_graph import ModelPredictions, fade
+from lightning_diffal.diffusion.learn_from_graph import fade
 from lightning_diffal.diffusion.leave_one_out import LeaveOneOut
 from tests import naive
 

@@ -11,9 +11,11 @@ from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader
 
-from lightning_diffal import ActiveLearning
+from lightning_diffal import ActiveLearning, build_graph
+from lightning_diffal.diffusion.leave_one_out import leave_one_out
 from lightning_diffal.selectors import CoverageSelector, RandomSelector
 from tests.plugin.rank_processes import run_ranks
+from tests.plugin.test_features import Kept
 from tests.plugin.test_learn_from_graph import Classifier, Digits, digits
 from tests.plugin.toy_model import quiet
 
@@ -75,10 +77,51 @@ def alone(tmp_path_factory):
 
 def test_the_choice_is_made_from_the_labels_there_are(alone):
     judged = [accuracy for _, accuracy, _ in alone if accuracy]
-    assert len(judged) == 2
+    assert [set(accuracy) for accuracy in judged] == [{"inputs", "model"}, {"inputs", "model", "embedding"}]
     for accuracy in judged:
-        assert set(accuracy) == {"inputs", "model", "embedding"}
         assert accuracy["inputs"] > accuracy["model"] + 0.2
+
+
+def test_an_embedding_is_judged_by_points_that_it_was_not_trained_on(tmp_path, caplog):
+    with caplog.at_level("INFO"):
+        active = run(tmp_path, Classifier(), count=400, learn_from_graph=False, max_epochs=60)
+    labels = active.state.pool.labels
+    first, second = active.history.records[1:3]
+    before_second = torch.where(torch.isin(torch.arange(400), torch.tensor(second.indices)), -1, labels)
+    separated = leave_one_out(build_graph(active.embeddings, None), before_second, 10).accuracy
+    assert separated > first.feature_accuracy["inputs"], "by its own training points it would be the best"
+    assert set(first.feature_accuracy) == {"inputs", "model"}, "no model has predicted anything yet"
+    right = torch.tensor(first.predicted) == labels[first.indices]
+    assert second.feature_accuracy["embedding"] == pytest.approx(right.double().mean().item())
+    assert caplog.text.count('features="auto": inputs, by') == 2
+    assert torch.equal(active.state.features, digits()[0][:400])
+
+
+class Loud(Digits):
+    """Digits beside numbers a hundred times as large that mean nothing."""
+
+    def __init__(self, count):
+        super().__init__(count)
+        self.x = self.x.clone()
+        self.x[:, :8] = 100 * torch.randn(count, 8, generator=torch.Generator().manual_seed(0))
+
+
+class Normalizing(Classifier):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.BatchNorm1d(64), *self.net)
+
+
+def test_the_embedding_is_taken_where_models_predict_better_than_any_graph(tmp_path, caplog):
+    active = ActiveLearning(60, 160, initial=40, selector=Kept(), features="auto")
+    trainer = quiet(tmp_path, active, max_epochs=20, limit_val_batches=0)
+    with caplog.at_level("INFO"):
+        history = active.fit(trainer, Normalizing(), DataLoader(Loud(400), batch_size=10, shuffle=True))
+    assert history.records[2].feature_accuracy["embedding"] > history.records[2].feature_accuracy["inputs"] + 0.2
+    assert 'features="auto": embedding, by' in caplog.text
+    first, second = active.config.selector.function.snapshots
+    assert not torch.equal(first.features, first.embeddings)
+    assert torch.equal(second.features, second.embeddings)
 
 
 def on_two_ranks(folder, model):

@@ -18,7 +18,7 @@ from lightning_diffal import ActiveLearning, LabeledSampler, LearnFromGraph, Peo
 from lightning_diffal.plugin.data.diffused_view import WithDiffused
 from lightning_diffal.plugin.data.guard import check_training_loaders
 from lightning_diffal.plugin.data.loaders import LabeledView, RelabeledView
-from lightning_diffal.plugin.diffused_labels import earlier_predictions
+from lightning_diffal.plugin.model.earlier_predictions import earlier_predictions
 from lightning_diffal.pool.dataset.items import LabelField
 from lightning_diffal.selectors import RandomSelector
 from tests.diffusion.test_graph_labels import dense_masses
