@@ -143,19 +143,18 @@ def encode_indices(
 
 
 def reduce(rows: Tensor, source: FeatureSource) -> Tensor:
-    """Principal components where there are more dimensions than asked for, and unit length for features of models.
+    """Principal components where there are more dimensions than asked for; these and what models give at unit length.
 
-    Diffused labels were as right with unit length as without (docs/usage.md); distances between features of encoders
-    are usually taken so, as angles. Rows and functions of the
-    user's with few dimensions are taken as they are, since their scale may have a meaning.
+    Without a length, points near the mean, such as images of low contrast, are no longer close to all others, and so
+    are not asked for again and again (docs/design.md). Few dimensions of the user's own are taken as they are, since
+    their scale may have a meaning.
     """
     wide = source.dimensions is not None and rows.shape[1] > source.dimensions
     if wide:
         assert source.dimensions is not None
         rows = principal_components(rows, source.dimensions)
     rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
-    unit_length = source.kind == "encoder" or source.of_model or (wide and source.kind != "inputs")
-    return normalize(rows, dim=1) if unit_length else rows.contiguous()
+    return normalize(rows, dim=1) if wide or source.kind == "encoder" or source.of_model else rows.contiguous()
 
 
 def share_rows(trainer: Any, work: Callable[[], Tensor | None]) -> Tensor | None:
