@@ -10,6 +10,7 @@ signature can share one check. So are generators.
 
 import functools
 import inspect
+import os
 import types
 from dataclasses import is_dataclass
 from typing import Any, get_args
@@ -19,6 +20,7 @@ from beartype import beartype
 from jaxtyping import AbstractArray
 
 CHECKED = {}
+WAITING = []
 by_jaxtyping = jaxtyping.jaxtyped
 
 
@@ -53,15 +55,26 @@ def jaxtyped(decorated, *, typechecker):
     @functools.wraps(decorated)
     def call(*arguments, **options):
         __tracebackhide__ = True
-        nonlocal check
-        # Decorators that come later, as `skip_type_check`, mark what is called here.
-        if skipped(call):
-            return decorated(*arguments, **options)
-        if check is None:  # when all names of the module are there, and only for what is called at all
-            check = with_checks(decorated)
-        return check(*arguments, **options)
+        return (check or ready())(*arguments, **options)
 
+    def ready():
+        """What is called: found when all names of the module are there, and only for what is called at all."""
+        nonlocal check
+        # Decorators that come later, as `skip_type_check`, mark `call`.
+        check = decorated if skipped(call) else with_checks(decorated)
+        return check
+
+    WAITING.append(ready)
     return call
+
+
+def before_a_fork():
+    """Decorate what has not been called yet: each of many children would do so again."""
+    while WAITING:
+        WAITING.pop()()
+
+
+os.register_at_fork(before=before_a_fork)
 
 
 def with_checks(function):
