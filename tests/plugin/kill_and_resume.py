@@ -75,7 +75,7 @@ def ended(child):
 
 
 def reports(folder, kills):
-    """What came out of each run that was killed and started again: at a random moment in each of `kills` parts of it."""
+    """What came out of runs that were killed and started again: one in each of `kills` parts of a run, at random."""
     chance = random.Random(0)
     for options in ({}, {"warm_start": True, "oracle": paid}):
         name = "-".join(options) or "plain"
