@@ -1,7 +1,7 @@
 """A script in a process of its own, with its own arguments, signals, output and exit code.
 
 It is forked from the test's process, which has imported Lightning already: that takes five seconds of a processor. The
-script of the README, those of DDP and the notebook start from nothing.
+script of the README, the second rank of those of DDP and the notebook start from nothing.
 """
 
 import logging

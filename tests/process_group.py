@@ -1,7 +1,6 @@
 """Real processes over gloo, started once for all tests of a file."""
 
 import multiprocessing
-import socket
 import time
 import traceback
 from datetime import timedelta
@@ -10,8 +9,9 @@ import torch
 import torch.distributed as dist
 
 from lightning_diffal.distributed import Ranks
+from tests.free_port import free_port
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 120  # of a machine that does much else
 
 
 class ProcessGroup:
@@ -19,9 +19,7 @@ class ProcessGroup:
 
     def __init__(self, world):
         self.world = world
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        address = f"tcp://127.0.0.1:{free_port()}"
         fork = multiprocessing.get_context("fork")
         pipes = [fork.Pipe() for _ in range(world)]
         self.pipes = [parent for parent, _ in pipes]

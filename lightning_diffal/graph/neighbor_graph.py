@@ -26,6 +26,7 @@ from lightning_diffal.numerics.ragged import run_positions
 from lightning_diffal.numerics.sparse import csr
 
 
+@skip_type_check
 @dataclass(frozen=True, eq=False)
 class NeighborGraph:
     """A weighted directed graph in compressed rows: the neighbors of node i are `col[crow[i]:crow[i + 1]]`.

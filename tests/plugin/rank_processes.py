@@ -6,21 +6,20 @@ Lightning takes seconds to import, so they are forked from the process that has 
 import io
 import multiprocessing
 import os
-import socket
 import time
 import traceback
 from contextlib import redirect_stderr, redirect_stdout
 
 import torch
 
-BOUND = 60  # seconds for a run of seconds on a busy machine; torch's own limit is half an hour
+from tests.free_port import free_port
+
+BOUND = 180  # seconds for a run of seconds on a very busy machine; torch's own limit is half an hour
 
 
 def run_ranks(folder, function, world=2, nodes=1):
     """Call a function on every rank. What each ended with: None, or the traceback, or its signal as a number."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     context = multiprocessing.get_context("fork")
     ranks = [
         context.Process(target=one_rank, args=(folder, function, rank, world, nodes, port)) for rank in range(world)

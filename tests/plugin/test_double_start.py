@@ -15,7 +15,7 @@ from lightning_diffal.selectors.random import RandomSelector
 from tests.plugin.toy_model import Clouds, Data, Net, quiet
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-PAIRS = 300 if os.environ.get("SLOW") else 30
+PAIRS = 300 if os.environ.get("SLOW") else 20
 FIRST = 10
 
 

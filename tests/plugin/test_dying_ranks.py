@@ -202,7 +202,7 @@ def test_a_rank_is_killed_and_the_run_ends_soon_and_continues_later(tmp_path, un
 
 def test_a_person_may_take_longer_than_the_ranks_may_wait(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.plugin.test_dying_ranks.QUERY", 1)
-    ends = run_two(tmp_path, seconds=5.0, strategy=DDPStrategy(timeout=timedelta(seconds=4)))
+    ends = run_two(tmp_path, seconds=9.0, strategy=DDPStrategy(timeout=timedelta(seconds=8)))
     assert ends == [None, None]
     assert len(asked(tmp_path)) == FIRST + 1
 

@@ -5,10 +5,13 @@ import os
 import signal
 import threading
 import time
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from tests.plugin.rank_processes import run_ranks
+from lightning_diffal.plugin.distributed import arrival, rank_zero
+from tests.plugin.rank_processes import error_of, run_ranks
 from tests.plugin.test_multi_process import Shared
 from tests.plugin.toy_model import Data, learner, quiet
 
@@ -19,16 +22,23 @@ def rank():
     return int(os.environ["RANK"])
 
 
-class Slow(Data):
-    """Rank 1 needs some time, at one of the moments at which a run begins."""
+def wait_until(happened):
+    """Until something happens; if it does not, a test goes on, and fails for that."""
+    end = time.monotonic() + 60
+    while not happened() and time.monotonic() < end:
+        time.sleep(0.02)
 
-    def __init__(self, moment, seconds, late=1):
+
+class Slow(Data):
+    """A rank needs some time, or waits for something, at one of the moments at which a run begins."""
+
+    def __init__(self, moment, wait_for, late=1):
         super().__init__()
-        self.moment, self.seconds, self.late = moment, seconds, late
+        self.moment, self.wait_for, self.late = moment, wait_for, late
 
     def wait(self, moment):
         if self.moment == moment and rank() == self.late:
-            time.sleep(self.seconds)
+            self.wait_for() if callable(self.wait_for) else time.sleep(self.wait_for)
 
     def setup(self, stage):
         self.wait("setup")
@@ -70,8 +80,6 @@ def test_a_rank_that_comes_two_seconds_late_finds_the_same_run(tmp_path, world, 
 
 def slow_reading(monkeypatch, late):
     """Reading the ledger takes two seconds on one rank, as on a slow network disk."""
-    from pathlib import Path
-
     real = Path.read_bytes
 
     def read_bytes(path):
@@ -121,45 +129,89 @@ def test_a_checkpoint_brings_labels_back_on_ranks_that_read_at_different_times(t
 
 @pytest.mark.parametrize("moment", ["setup", "loader"])
 def test_a_rank_that_never_comes_is_named_by_those_who_wait(tmp_path, monkeypatch, moment):
-    monkeypatch.setattr("lightning_diffal.plugin.distributed.arrival.TIMEOUT_SECONDS", 2.0)
-    start = time.monotonic()
-    ends = run_ranks(tmp_path, lambda: fit(tmp_path, Slow(moment, 5.0, late=2), 3), 3)
-    assert time.monotonic() - start < 30
+    monkeypatch.setattr(arrival, "TIMEOUT_SECONDS", 2.0)
+
+    def others_give_up():
+        wait_until(lambda: all(error_of(tmp_path, other).exists() for other in (0, 1)))
+
+    ends = run_ranks(tmp_path, lambda: fit(tmp_path, Slow(moment, others_give_up, late=2), 3), 3)
     for text in ends[:2]:
         assert "rank 2 " in text
         assert "2 seconds" in text
     assert not (tmp_path / "asked").exists()
 
 
-@pytest.mark.parametrize("moment", ["setup", "loader"])
-def test_sigterm_ends_a_rank_that_waits_at_the_start(tmp_path, moment):
-    def waits():
-        if rank() == 0:
-            threading.Timer(3.0, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
-        fit(tmp_path, Slow(moment, 6.0), 2)
+def sigterm_where_a_rank_waits(monkeypatch, module, victim, begun):
+    """Send it while the rank waits in this module, from the moment at which a file exists."""
+    real = module.sigterm_ends_process
 
-    start = time.monotonic()
-    ends = run_ranks(tmp_path, waits)
-    assert time.monotonic() - start < 30
-    assert ends[0] is not None
+    def send(over):
+        while not (begun.exists() or over.wait(0.02)):
+            pass
+        if not over.wait(0.2):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    @contextmanager
+    def waits():
+        over = threading.Event()
+        with real():
+            if rank() == victim:
+                threading.Thread(target=send, args=(over,), daemon=True).start()
+            try:
+                yield
+            finally:
+                over.set()
+
+    monkeypatch.setattr(module, "sigterm_ends_process", waits)
+
+
+def until_it_is_gone(folder, other):
+    """Returns when the process of another rank has ended."""
+    pid = int((folder / f"process-{other}").read_text())
+
+    def gone():
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return "State:\tZ" in (Path("/proc") / str(pid) / "status").read_text()  # nobody has heard of it yet
+
+    wait_until(gone)
+
+
+@pytest.mark.parametrize("moment", ["setup", "loader"])
+def test_sigterm_ends_a_rank_that_waits_at_the_start(tmp_path, monkeypatch, moment):
+    sigterm_where_a_rank_waits(monkeypatch, arrival, 0, tmp_path / "late")
+
+    def late():
+        (tmp_path / "late").write_text("")
+        until_it_is_gone(tmp_path, 0)
+
+    def waits():
+        (tmp_path / f"process-{rank()}").write_text(str(os.getpid()))
+        fit(tmp_path, Slow(moment, late), 2)
+
+    assert run_ranks(tmp_path, waits)[0] == signal.SIGTERM
     assert not (tmp_path / "asked").exists()
 
 
-def test_sigterm_ends_a_rank_that_waits_for_an_answer(tmp_path):
+def test_sigterm_ends_a_rank_that_waits_for_an_answer(tmp_path, monkeypatch):
+    sigterm_where_a_rank_waits(monkeypatch, rank_zero, 1, tmp_path / "asking")
+
     class Person(Asked):
         def __call__(self, indices):
-            time.sleep(5.0)
+            (tmp_path / "asking").write_text("")
+            until_it_is_gone(tmp_path, 1)
             return super().__call__(indices)
 
     def waits():
-        if rank() == 1:
-            threading.Timer(3.0, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+        (tmp_path / f"process-{rank()}").write_text(str(os.getpid()))
         active = learner(budget=17, folder=tmp_path / "run", oracle=Person(tmp_path))
         trainer = quiet(tmp_path, active, strategy="ddp", devices=2, limit_val_batches=0)
         active.fit(trainer, Shared(tmp_path), datamodule=Data())
 
     ends = run_ranks(tmp_path, waits)
-    assert ends[1] is not None
+    assert ends[1] == signal.SIGTERM
     assert ends[0] is not None, "rank 0 hears of it when it goes on"
     stored = [json.loads(line) for line in (tmp_path / "run" / "answers.jsonl").read_text().splitlines()]
     assert sum(len(line["indices"]) for line in stored) == 9, "and has stored what was answered"

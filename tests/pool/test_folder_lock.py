@@ -68,7 +68,7 @@ def test_the_kernel_frees_the_folder_of_a_killed_process_whose_content_stays(tmp
 
 
 def test_children_of_a_killed_owner_do_not_keep_its_folder(tmp_path):
-    """As workers of a DataLoader, which live on for seconds."""
+    """As workers of a DataLoader, which live on for seconds. This one lives until the test kills it."""
     context = multiprocessing.get_context("fork")
     ready = context.Queue()
 
@@ -77,7 +77,7 @@ def test_children_of_a_killed_owner_do_not_keep_its_folder(tmp_path):
         lock.acquire()
         child = os.fork()
         if child == 0:
-            time.sleep(5)
+            time.sleep(60)
             os._exit(0)
         ready.put(child)
         time.sleep(60)

@@ -40,11 +40,14 @@ def started(arguments):
 
 def descendants_of(pid):
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    children = [int(child) for child, parent in map(str.split, listed.splitlines()) if int(parent) == pid]
-    return children + [one for child in children for one in descendants_of(child)]
+    parents = {int(child): int(parent) for child, parent in map(str.split, listed.splitlines())}
+    found = [pid]
+    for one in found:  # which grows meanwhile
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
 
 
-def gone(pid, patience=20):
+def gone(pid, patience=60):
     """Whether a process ends; those that multiprocessing keeps for itself take a moment."""
     end = time.monotonic() + patience
     while time.monotonic() < end:

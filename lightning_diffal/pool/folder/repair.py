@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
+from lightning_diffal.arguments import skip_type_check
 from lightning_diffal.pool.folder.answer_file import NAME as ANSWERS
 from lightning_diffal.pool.folder.answer_file import AnswerFile
 from lightning_diffal.pool.folder.check import ANNOTATIONS, LEDGER, RunFiles, archive_problem, read_run
@@ -96,6 +97,7 @@ def has_all_labels(files: RunFiles, damaged: list[bytes]) -> bool:
     return not files.answer_problems and known >= set(files.first_labels) and len(known) >= max(counts)
 
 
+@skip_type_check
 def correct_labels(folder: Path, labels: Mapping[int, int]) -> list[str]:
     """Change labels that were given, with a line that keeps the old ones: in the ledger, or among the answers.
 
@@ -106,6 +108,7 @@ def correct_labels(folder: Path, labels: Mapping[int, int]) -> list[str]:
         return list(corrections(files, labels))
 
 
+@skip_type_check
 def corrections(files: RunFiles, labels: Mapping[int, int]) -> Iterator[str]:
     if not labels:
         raise ValueError("no label was given.")
