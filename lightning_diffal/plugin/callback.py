@@ -112,7 +112,7 @@ class ActiveLearning(lightning.pytorch.Callback, pytorch_lightning.Callback):  #
             compares inputs, the model as it comes and the embedding in every query, by how well labels are predicted
             that the model was not trained on.
         feature_dim: Features with more dimensions are reduced to so many principal components. None keeps all. What
-            modules and layers give, and anything but inputs that was reduced, is scaled to unit length.
+            modules and layers give, and anything that was reduced, is scaled to unit length.
         learn_from_graph: Train on unlabeled points, too, with the labels that diffuse to them over the graph of the
             features (without features, of the inputs): True, or `LearnFromGraph(...)` with other settings. They never
             count as labels, and none are used where the graph does not predict the labels there are.

@@ -96,6 +96,13 @@ def test_given_rows_and_inputs_are_taken_as_they_are(tmp_path):
         assert torch.equal(features_of(tmp_path / kind, features), x), kind
 
 
+@pytest.mark.parametrize("kind", ["inputs", "rows"])
+def test_what_is_reduced_has_unit_length(tmp_path, kind):
+    rows = Clouds().x if kind == "inputs" else ROWS
+    found = features_of(tmp_path, "inputs" if kind == "inputs" else ROWS, feature_dim=rows.shape[1] - 1)
+    torch.testing.assert_close(found, by_numpy(rows, rows.shape[1] - 1), rtol=1e-4, atol=1e-4)
+
+
 def test_an_encoder_runs_once_in_eval_mode_and_is_left_as_it_was(tmp_path):
     encoder = CountingEncoder(tmp_path / "calls").train()
     encoder.layers[0].eval()
