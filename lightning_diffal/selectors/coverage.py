@@ -15,6 +15,7 @@ from lightning_diffal.diffusion.lazy_walk import LazyWalk
 from lightning_diffal.diffusion.leave_one_out import leave_one_out
 from lightning_diffal.diffusion.walk import step
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors, symmetrized
+from lightning_diffal.graph.reorder import locality_order, renumbered
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.numerics.precision import wide_dtype
 from lightning_diffal.numerics.tiles import tile_height
@@ -95,12 +96,14 @@ class CoverageSelector(BatchSelector):
         with timer.stage("walk"):
             weight = self.weight(graph, snapshot)
             # In float64, since equal walks have to stay equal: half the sum of two float32 numbers is rounded.
-            wide = NeighborGraph(graph.crow, graph.col, graph.weight.to(weight.dtype))
-            walk = LazyWalk(symmetrized(wide), steps)
-            coverage = GreedyCoverage(walk, weight, snapshot.labeled, self.rate * per_label)
+            wide = symmetrized(NeighborGraph(graph.crow, graph.col, graph.weight.to(weight.dtype)))
+            order, _ = locality_order(wide)
+            walk, place = LazyWalk(renumbered(wide, order), steps), order.argsort()
+            coverage = GreedyCoverage(walk, weight[order], place[snapshot.labeled], self.rate * per_label, order)
         chosen, gains = torch.empty_like(snapshot.unlabeled[:size]), torch.empty_like(weight[:size])
         for number in timer.track_stage("query", range(size)):
-            chosen[number], gains[number] = coverage.choose_next()
+            node, gains[number] = coverage.choose_next()
+            chosen[number] = order[node]
         return Query.of(chosen, -gains)
 
     def weight(self, graph: NeighborGraph, snapshot: Snapshot) -> Float[Tensor, " n"]:
