@@ -17,7 +17,8 @@ UNIT = 2.0**-40
 NEGLIGIBLE = (4.0, 1.0, 0.0)
 # But walks go on from where S is at least this: few nodes are, however small λ.
 MAX_DROPPED = 2.0**-6
-# Columns of each kind that are computed together at least; and one for so many there are.
+# Columns of each kind that are computed together at first, for one choice, then twice as many; but always one for so
+# many there are.
 FIRST_COLUMNS, COLUMNS_PER_MORE = (64, 16, 4), 8
 # Gains that are computed again together at first, for one choice; then twice as many.
 FIRST_AGAIN = 16
@@ -95,6 +96,7 @@ class GreedyCoverage:
         self.unit = UNIT * float((self.weight * (1 - self.cover)).sum()) or 1.0
         self.num_chosen = self.entries_since = 0
         self.gained_since = 0.0
+        self.gains: list[int] = []
         # Of each node an upper bound of its gain, in units, which columns it was computed from, how much these may
         # leave out, and how many points were chosen then.
         self.bound = torch.full_like(self.number, torch.iinfo(torch.long).max)
@@ -140,7 +142,7 @@ class GreedyCoverage:
         saved = self.entries_since * self.gained_since
         if saved > ENTRIES_PER_EDGE * len(self.walk.hops) * self.walk.num_edges:
             self.lower_all()
-        again, best_gain = FIRST_AGAIN, 0
+        again, width, best_gain = FIRST_AGAIN, list(FIRST_COLUMNS), 0
         while True:
             best, stage = self.highest()
             current = int(self.lowered_at[best]) == self.num_chosen
@@ -153,8 +155,11 @@ class GreedyCoverage:
                 nodes = nodes[stale & (self.bound[nodes] > best_gain) & ((self.columns.length[nodes] > 0) == stored)]
                 again *= 2
             else:
-                nodes = self.next_of(best, stage, max(FIRST_COLUMNS[stage], self.computed[stage] // COLUMNS_PER_MORE))
-                nodes = nodes[(self.lowered_at[nodes] == self.num_chosen) | (self.columns.length[nodes] == 0)]
+                nodes = self.next_of(best, stage, max(width[stage], self.computed[stage] // COLUMNS_PER_MORE))
+                wanted = (self.lowered_at[nodes] == self.num_chosen) | (self.columns.length[nodes] == 0)
+                wanted &= self.bound[nodes] > self.needed_above(best_gain)
+                nodes = torch.cat([best, nodes[1:][wanted[1:]]])
+                width[stage] *= 2
             if not current and stored:
                 self.lower_to(nodes, self.columns[nodes], self.stage[nodes] == self.last)
             else:
@@ -163,6 +168,7 @@ class GreedyCoverage:
             if len(whole):
                 best_gain = max(best_gain, int(self.bound[whole].amax()))
         units = self.bound[best]
+        self.gains.append(int(units))
         self.gained_since += float(units) * UNIT
         if int(units) <= self.store_above:
             self.store_above = 0
@@ -171,6 +177,17 @@ class GreedyCoverage:
         self.set_bound(best, torch.full_like(best, -1), self.stage[best])
         self.num_chosen += 1
         return best, units.to(self.weight.dtype) * self.unit
+
+    def needed_above(self, best_gain: int) -> int:
+        """The bounds that this choice has to lower, or else the next ones soon: an eighth more than there were so far.
+
+        They will have to, if gains go on to fall as they did.
+        """
+        before = max(1, len(self.gains) // 8)
+        if len(self.gains) <= before:
+            return best_gain
+        soon = 2 * self.gains[-1] - self.gains[-1 - before]
+        return min(soon, best_gain) if best_gain else soon
 
     def highest(self) -> tuple[Int[Tensor, " 1"], int]:
         """The node with the highest bound, of equal ones that with the lowest number, and its stage."""
