@@ -14,12 +14,12 @@ from lightning_diffal.numerics.highest import HighestFirst
 # changes, so equal means equal on every device and with any number of threads, and the lower number decides.
 UNIT = 2.0**-40
 # Columns are computed first with walks that stay where λ S is below this, then whole.
-NEGLIGIBLE = (4.0, 1.0, 0.0)
+NEGLIGIBLE = (1.0, 0.0)
 # But walks go on from where S is at least this: few nodes are, however small λ.
 MAX_DROPPED = 2.0**-6
 # Columns of each kind that are computed together at first, for one choice, then twice as many; but always one for so
-# many there are.
-FIRST_COLUMNS, COLUMNS_PER_MORE = (64, 16, 4), 8
+# many there are, and one for so many nodes, since products look at all nodes.
+FIRST_COLUMNS, COLUMNS_PER_MORE, NODES_PER_COLUMN = (64, 16), 8, 2**13
 # Gains that are computed again together at first, for one choice; then twice as many.
 FIRST_AGAIN = 16
 # Entries of columns computed together, about: 50 MB with what is needed on the way.
@@ -143,6 +143,13 @@ class GreedyCoverage:
         if saved > ENTRIES_PER_EDGE * len(self.walk.hops) * self.walk.num_edges:
             self.lower_all()
         again, width, best_gain = FIRST_AGAIN, list(FIRST_COLUMNS), 0
+        if not self.gains and int(self.queues[0].values.amax()) > 0:
+            # What the first choice gains at least: bounds below need no column.
+            nodes = self.next_of(*self.highest(), FIRST_COLUMNS[0])
+            self.lower(nodes, 0)
+            likely = nodes[self.bound[nodes].argmax()][None]
+            self.lower(likely, self.last - 1)
+            best_gain = int(self.bound[likely])
         while True:
             best, stage = self.highest()
             current = int(self.lowered_at[best]) == self.num_chosen
@@ -151,15 +158,19 @@ class GreedyCoverage:
             stored = int(self.columns.length[best]) > 0
             if not current and (stored or stage == self.last):
                 nodes = self.next_of(best, stage, again)
-                stale = self.lowered_at[nodes] < self.num_chosen
-                nodes = nodes[stale & (self.bound[nodes] > best_gain) & ((self.columns.length[nodes] > 0) == stored)]
+                wanted = (self.lowered_at[nodes] < self.num_chosen) & (self.bound[nodes] > best_gain)
+                wanted &= (self.columns.length[nodes] > 0) == stored
                 again *= 2
             else:
-                nodes = self.next_of(best, stage, max(width[stage], self.computed[stage] // COLUMNS_PER_MORE))
+                # Those that this choice needs, as far as it is known, and those that the next ones need. Not so many
+                # whole columns: they are of use for as long as they are stored. What others say of a bound stays.
+                ahead = self.computed[stage] // COLUMNS_PER_MORE if stage < self.last - 1 else 0
+                width[stage] = max(2 * width[stage], self.walk.num_nodes // NODES_PER_COLUMN)
+                nodes = self.next_of(best, stage, max(width[stage], ahead))
                 wanted = (self.lowered_at[nodes] == self.num_chosen) | (self.columns.length[nodes] == 0)
-                wanted &= self.bound[nodes] > self.needed_above(best_gain)
-                nodes = torch.cat([best, nodes[1:][wanted[1:]]])
-                width[stage] *= 2
+                wanted[: width[stage]] &= self.bound[nodes[: width[stage]]] > best_gain
+                wanted[width[stage] :] &= self.bound[nodes[width[stage] :]] > self.soon()
+            nodes = torch.cat([best, nodes[1:][wanted[1:]]])
             if not current and stored:
                 self.lower_to(nodes, self.columns[nodes], self.stage[nodes] == self.last)
             else:
@@ -172,27 +183,26 @@ class GreedyCoverage:
         self.gained_since += float(units) * UNIT
         if int(units) <= self.store_above:
             self.store_above = 0
-        self.raise_cover(self.columns[best] if int(self.columns.length[best]) else self.covered(self.walk.columns(best)[0]))
+        self.raise_cover(
+            self.columns[best] if int(self.columns.length[best]) else self.covered(self.walk.columns(best)[0])
+        )
         self.weight[best] = 0
         self.set_bound(best, torch.full_like(best, -1), self.stage[best])
         self.num_chosen += 1
         return best, units.to(self.weight.dtype) * self.unit
 
-    def needed_above(self, best_gain: int) -> int:
-        """The bounds that this choice has to lower, or else the next ones soon: an eighth more than there were so far.
-
-        They will have to, if gains go on to fall as they did.
-        """
-        before = max(1, len(self.gains) // 8)
-        if len(self.gains) <= before:
-            return best_gain
-        soon = 2 * self.gains[-1] - self.gains[-1 - before]
-        return min(soon, best_gain) if best_gain else soon
+    def soon(self) -> int:
+        """What gains will be after an eighth more choices, if they go on to fall as they did. Without any: no idea."""
+        before = max(1, len(self.gains) // COLUMNS_PER_MORE)
+        return 2 * self.gains[-1] - self.gains[-1 - before] if before < len(self.gains) else torch.iinfo(torch.long).max
 
     def highest(self) -> tuple[Int[Tensor, " 1"], int]:
         """The node with the highest bound, of equal ones that with the lowest number, and its stage."""
         first = [queue.argmax() for queue in self.queues]
-        tops = [(int(queue[number]), -int(number), stage) for stage, (queue, number) in enumerate(zip(self.queues, first, strict=True))]
+        tops = [
+            (int(queue[number]), -int(number), stage)
+            for stage, (queue, number) in enumerate(zip(self.queues, first, strict=True))
+        ]
         stage = max(tops)[2]
         return self.node[first[stage]], stage
 

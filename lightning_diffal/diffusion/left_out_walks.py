@@ -105,7 +105,7 @@ class LeftOutWalks:
             dropped[on] += walk.sum(torch.where(stays, 0.0, finds))
             slack = to_come + dropped[on]
             mine = found[on].gather(1, own[on, None])[:, 0]
-            other = found[on].scatter(1, own[on, None], -1.0).amax(dim=1)
+            other = found[on].scatter(1, own[on, None], 0.0).amax(dim=1)
             certain = (mine - other).abs() > slack + ROUNDING * most[on]
             certain |= slack == 0
             # Of equal classes the lowest is predicted; none where no label is found.
