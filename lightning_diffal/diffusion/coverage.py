@@ -14,12 +14,12 @@ from lightning_diffal.numerics.highest import HighestFirst
 # changes, so equal means equal on every device and with any number of threads, and the lower number decides.
 UNIT = 2.0**-40
 # Columns are computed first with walks that stay where λ S is below this, then whole.
-NEGLIGIBLE = (1.0, 0.0)
+NEGLIGIBLE = (4.0, 1.0, 0.0)
 # But walks go on from where S is at least this: few nodes are, however small λ.
 MAX_DROPPED = 2.0**-6
 # Columns of each kind that are computed together at first, for one choice, then twice as many; but always one for so
 # many there are, and one for so many nodes, since products look at all nodes.
-FIRST_COLUMNS, COLUMNS_PER_MORE, NODES_PER_COLUMN = (64, 16), 8, 2**13
+FIRST_COLUMNS, COLUMNS_PER_MORE, NODES_PER_COLUMN = (64, 16, 4), 8, 2**13
 # Gains that are computed again together at first, for one choice; then twice as many.
 FIRST_AGAIN = 16
 # Entries of columns computed together, about: 50 MB with what is needed on the way.
@@ -164,7 +164,7 @@ class GreedyCoverage:
             else:
                 # Those that this choice needs, as far as it is known, and those that the next ones need. Not so many
                 # whole columns: they are of use for as long as they are stored. What others say of a bound stays.
-                ahead = self.computed[stage] // COLUMNS_PER_MORE if stage < self.last - 1 else 0
+                ahead = 0 if stage else self.computed[0] // COLUMNS_PER_MORE
                 width[stage] = max(2 * width[stage], self.walk.num_nodes // NODES_PER_COLUMN)
                 nodes = self.next_of(best, stage, max(width[stage], ahead))
                 wanted = (self.lowered_at[nodes] == self.num_chosen) | (self.columns.length[nodes] == 0)
