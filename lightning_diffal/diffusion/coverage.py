@@ -19,7 +19,7 @@ NEGLIGIBLE = (4.0, 1.0, 0.0)
 MAX_DROPPED = 2.0**-6
 # Columns of each kind that are computed together at first, for one choice, then twice as many; but always one for so
 # many there are, and one for so many nodes, since products look at all nodes.
-FIRST_COLUMNS, COLUMNS_PER_MORE, NODES_PER_COLUMN = (64, 16, 4), 8, 2**13
+FIRST_COLUMNS, COLUMNS_PER_MORE, NODES_PER_COLUMN = (64, 16, 4), 8, 2**11
 # Gains that are computed again together at first, for one choice; then twice as many.
 FIRST_AGAIN = 16
 # Entries of columns computed together, about: 50 MB with what is needed on the way.
