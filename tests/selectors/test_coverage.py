@@ -144,6 +144,15 @@ def test_rough_bounds_and_little_memory_change_no_choice(monkeypatch, seed, stor
     assert selector(snapshot, 15).indices.tolist() == brute_force(snapshot, 15, selector)
 
 
+@pytest.mark.parametrize("case", ["coinciding points", "all points coincide", "no labels, no model"])
+def test_of_equal_gains_the_lowest_index_is_chosen_without_stored_columns(monkeypatch, case):
+    monkeypatch.setattr(coverage, "STORED_ENTRIES", 0)
+    monkeypatch.setattr(coverage, "FIRST_AGAIN", 1)
+    snapshot, size, parameters = CASES[case]
+    selector = CoverageSelector(**parameters)
+    assert selector(snapshot, size).indices.tolist() == brute_force(snapshot, size, selector)
+
+
 def test_products_columns_and_bounds_of_the_walk_match_its_dense_matrix():
     graph = build_graph(pool(120).features.double(), 5)
     for steps in (1.0, 1.4, 2.0, 3.7):
