@@ -48,7 +48,7 @@ class GreedyCoverage:
     3. the whole column: the gain itself.
 
     Each node waits for the next of these, in the queue of its `stage`. Columns are computed for many of the highest
-    bounds at once, an eighth of all so far: the next choices need them, too.
+    bounds at once: those this choice needs, and of the roughest kind those the next choices need if gains fall as before.
 
     The result is that of computing all gains every time, to the last tie: gains are compared in whole units, and of
     equal ones the lowest number is chosen.
@@ -162,8 +162,8 @@ class GreedyCoverage:
                 wanted &= (self.columns.length[nodes] > 0) == stored
                 again *= 2
             else:
-                # Those that this choice needs, as far as it is known, and those that the next ones need. Not so many
-                # whole columns: they are of use for as long as they are stored. What others say of a bound stays.
+                # Those that this choice needs, as far as it is known, and of the first kind those that the next ones
+                # need: hardly any of them has to be computed again, where others are of use while they are stored.
                 ahead = 0 if stage else self.computed[0] // COLUMNS_PER_MORE
                 width[stage] = max(2 * width[stage], self.walk.num_nodes // NODES_PER_COLUMN)
                 nodes = self.next_of(best, stage, max(width[stage], ahead))
