@@ -48,7 +48,7 @@ class GreedyCoverage:
     3. the whole column: the gain itself.
 
     Each node waits for the next of these, in the queue of its `stage`. Columns are computed for many of the highest
-    bounds at once: those this choice needs, and of the roughest kind those the next choices need if gains fall as before.
+    bounds at once: those this choice needs, and of the roughest kind those that the next ones need if gains fall on.
 
     The result is that of computing all gains every time, to the last tie: gains are compared in whole units, and of
     equal ones the lowest number is chosen.
