@@ -9,6 +9,7 @@ from lightning_diffal import UNLABELED, Snapshot, build_graph
 from lightning_diffal.diffusion import coverage
 from lightning_diffal.diffusion.graph_labels import graph_labels
 from lightning_diffal.diffusion.lazy_walk import LazyWalk
+from lightning_diffal.diffusion.sparse_rows import Entries
 from lightning_diffal.graph.neighbor_graph import symmetrized
 from lightning_diffal.selectors import CoverageSelector
 from lightning_diffal.selectors.coverage import imbalance, trusted_power
@@ -142,6 +143,16 @@ def test_rough_bounds_and_little_memory_change_no_choice(monkeypatch, seed, stor
         monkeypatch.setattr(coverage, name, value)
     snapshot, selector = pool(250, known=4 * seed, seed=seed), CoverageSelector(neighbors=5)
     assert selector(snapshot, 15).indices.tolist() == brute_force(snapshot, 15, selector)
+
+
+@pytest.mark.parametrize("case", ["one dimension, long walks", "labels that follow the features", "coinciding points"])
+def test_products_by_torch_as_on_a_gpu_choose_the_same(monkeypatch, case):
+    snapshot, size, parameters = CASES[case]
+    expected = CoverageSelector(**parameters)(snapshot, size)
+    monkeypatch.setattr(Entries, "times", Entries.torch_times)
+    query = CoverageSelector(**parameters)(snapshot, size)
+    assert query.indices.tolist() == expected.indices.tolist()
+    torch.testing.assert_close(query.scores, expected.scores)
 
 
 @pytest.mark.parametrize("case", ["coinciding points", "all points coincide", "no labels, no model"])
