@@ -78,7 +78,7 @@ class Stages:
         yield timer
         took, choices, each = time.process_time() - cpu, timer.moments, ""
         if len(choices) > 1:
-            each = f"{choices[0] - cpu:,.1f} s | {1000 * (choices[-1] - choices[0]) / (len(choices) - 1):,.0f} ms"
+            each = f"{choices[0] - cpu:,.1f} s | {1000 * (choices[-1] - choices[0]) / (len(choices) - 1):,.1f} ms"
         print(
             f"| {self.points:,} | {name} | {time.perf_counter() - wall:,.1f} | {took:,.1f} | {peak_memory():,.0f} "
             f"| {each or ' |'} | {note()} |",
@@ -125,15 +125,19 @@ def measure(points: int, size: int, choices: int, arguments: argparse.Namespace)
             batch_query(
                 graph, reached, CLASSES, size=choices, steps=steps, answer=truth.__getitem__, progress=timer.track
             )
-    if "coverage" in queries:
+    for name, note in (("coverage", f"{size:,} labels"), ("cover", "5% labeled")):
+        if name not in queries:
+            continue
         logits = torch.randn(points, CLASSES, generator=torch.Generator().manual_seed(3))
         logits[torch.arange(points), truth] += 3
         # What a choice costs depends on n / (labels + asked): the last choices of a query of `size` points.
-        more = torch.randperm(points, generator=torch.Generator().manual_seed(4))[: size - choices]
+        count = size - choices + (size if name == "coverage" else points // 20)
+        more = torch.randperm(points, generator=torch.Generator().manual_seed(1))[:count]
+        labels = torch.full_like(truth, UNLABELED)
         labels[more] = truth[more]
         snapshot = Snapshot(labels=labels, num_classes=CLASSES, embeddings=rows, logits=logits)
         snapshot.graphs["features", NEIGHBORS] = graph
-        with stages.stage(f"the coverage query, {choices} choices") as timer:
+        with stages.stage(f"the coverage query, {note}, {choices} choices") as timer:
             CoverageSelector(neighbors=NEIGHBORS)(snapshot, choices, timer=timer)
 
 
@@ -143,7 +147,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1_000, help="points asked for, and labels there are")
     parser.add_argument("--choices", type=int, default=100, help="of them that are made in each query")
     parser.add_argument("--backend", default="approximate")
-    parser.add_argument("--queries", nargs="+", default=["paper", "refine", "coverage"])
+    parser.add_argument("--queries", nargs="+", default=["paper", "refine", "coverage", "cover"])
     parser.add_argument("--steps", type=int, help="T of the diffusion, by default round(log_k n)")
     parser.add_argument("--folder", type=Path, help="where graphs are kept; those that are there are not built again")
     parser.add_argument("--threads", type=int, default=2)

@@ -11,20 +11,23 @@ from lightning_diffal.diffusion.sparse_rows import Entries, SparseRows
 from lightning_diffal.numerics.highest import HighestFirst
 
 # Gains are compared in units of 2⁻⁴⁰ of all there is to gain, about 10⁻¹². That is far above what the order of a sum
-# changes, so equal means equal on every device and with any number of threads, and the lower index decides.
+# changes, so equal means equal on every device and with any number of threads, and the lower number decides.
 UNIT = 2.0**-40
 # Columns are computed first with walks that stay where λ S is below this, then whole.
 NEGLIGIBLE = (4.0, 1.0, 0.0)
 # But walks go on from where S is at least this: few nodes are, however small λ.
 MAX_DROPPED = 2.0**-6
-# Bounds lowered together at first, by columns of each kind, and at most; of these so many columns at a time.
-FIRST_COLUMNS, MOST_COLUMNS, BLOCK_COLUMNS = (64, 16, 4), 2**15, 2**11
-# Entries of columns computed together, about: 200 MB with what is needed on the way.
-BLOCK_ENTRIES = 2**22
+# Columns of each kind that are computed together at first, for one choice, then twice as many; but always one for so
+# many there are, and one for so many nodes, since products look at all nodes.
+FIRST_COLUMNS, COLUMNS_PER_MORE, NODES_PER_COLUMN = (64, 16, 4), 8, 2**11
+# Gains that are computed again together at first, for one choice; then twice as many.
+FIRST_AGAIN = 16
+# Entries of columns computed together, about: 50 MB with what is needed on the way.
+BLOCK_ENTRIES = 2**20
 # Entries of columns that are kept for the next choices.
 STORED_ENTRIES = 2**23
-# All bounds are lowered again when so many entries of columns were computed, for each edge and step: about as long as
-# that takes.
+# All bounds are lowered again when so many entries of columns were computed, for each edge and step, times the share of
+# all there is to gain that was gained since: about as long as that takes, where bounds fall as much as that.
 ENTRIES_PER_EDGE = 0.1
 # Bounds of nodes whose linear one is not below this share of what it was stay as they are.
 MUCH_LOWER = 0.99
@@ -44,48 +47,67 @@ class GreedyCoverage:
     2. columns with walks that stay at nodes with little S; what these leave out of x counts 1 - cover_i at most;
     3. the whole column: the gain itself.
 
+    Each node waits for the next of these, in the queue of its `stage`. Columns are computed for many of the highest
+    bounds at once: those this choice needs, and of the roughest kind those that the next ones need if gains fall on.
+
     The result is that of computing all gains every time, to the last tie: gains are compared in whole units, and of
-    equal ones the lowest index is chosen.
+    equal ones the lowest number is chosen.
 
     Args:
         weight: U.
         labeled: L at first. Their U counts as 0.
         rate: λ.
+        number: The number of each node, by default as in the walk: columns are computed three times as fast where
+            neighbors are near in memory.
 
-    The first kind of bound is lowered again, for all points together, whenever columns have cost as much as that since:
-    after many choices few points are still as good as they were.
+    The first kind of bound is lowered again, for all points together, when that will save as much as it costs: after
+    many choices few points are still as good as they were.
 
-    Cost: O(t · edges) and the columns of L once, then columns: `computed` counts those of each kind. Memory: 130 bytes
-    a node beside the walk's, 200 MB, and at most 300 MB of columns that are kept.
+    Cost: O(t · edges) and the columns of L once, then columns: `computed` counts those of each kind. Memory: 150 bytes
+    a node beside the walk's, 100 MB, and at most 300 MB of columns that are kept.
     Reference: Minoux, Accelerated greedy algorithms for maximizing submodular set functions, 1978.
     """
 
-    def __init__(self, walk: LazyWalk, weight: Float[Tensor, " n"], labeled: Int[Tensor, " m"], rate: float) -> None:
+    def __init__(
+        self,
+        walk: LazyWalk,
+        weight: Float[Tensor, " n"],
+        labeled: Int[Tensor, " m"],
+        rate: float,
+        number: Int[Tensor, " n"] | None = None,
+    ) -> None:
         self.walk, self.rate = walk, rate
+        self.number = torch.arange(len(weight), device=weight.device) if number is None else number
+        self.node = torch.empty_like(self.number)
+        self.node[self.number] = torch.arange(len(weight), device=weight.device)
         self.weight, self.cover = weight.clone(), torch.zeros_like(weight)
         self.weight[labeled] = 0
         self.drop_below = list(dict.fromkeys(min(cover / rate, MAX_DROPPED) for cover in NEGLIGIBLE))
-        self.computed = [0] * len(self.drop_below)
+        self.last = len(self.drop_below)  # the stage of nodes whose columns are complete
+        self.computed = [0] * self.last
         self.block_width = list(FIRST_COLUMNS)
-        for _, column, _ in self.column_blocks(labeled, -1):
-            self.raise_cover(column)
+        for _, column, _ in self.column_blocks(labeled.sort().values, -1):
+            self.raise_cover(self.covered(column))
         # Of the cover when all bounds were lowered last, for each node: the cover, what was left to gain, the slope of
         # the line that bounds the gain, and λ Sᵀ times these two; of the latter, when its own bound was lowered.
         self.cover_then, self.left = torch.full_like(weight, -1), torch.empty_like(weight)
         self.slope, self.linear = torch.empty_like(weight), torch.empty_like(weight)
         self.steep = torch.full_like(weight, float("inf"))
         self.unit = UNIT * float((self.weight * (1 - self.cover)).sum()) or 1.0
-        bound = torch.full_like(self.cover, torch.iinfo(torch.long).max, dtype=torch.long)
-        bound[labeled] = -1
-        self.bound = HighestFirst(bound)
+        self.num_chosen = self.entries_since = 0
+        self.gained_since = 0.0
+        self.gains: list[int] = []
+        # Of each node an upper bound of its gain, in units, which columns it was computed from, how much these may
+        # leave out, and how many points were chosen then.
+        self.bound = torch.full_like(self.number, torch.iinfo(torch.long).max)
+        self.bound[labeled] = -1
+        self.stage = torch.zeros_like(self.number)
+        self.left_out = torch.zeros_like(weight)
+        self.lowered_at = torch.full_like(self.number, -1)
+        self.queues = [HighestFirst(torch.full_like(self.number, -1)) for _ in range(self.last + 1)]
         self.lower_all()
-        self.num_chosen = 0
-        # Of the last column of each node: which kind it was, whether it was complete, how much it may leave out of the
-        # gain, and how many points were chosen when the bound was lowered by it.
-        self.kind, self.lowered_at = torch.zeros_like(bound), torch.full_like(bound, -1)
-        self.complete = torch.zeros_like(bound, dtype=torch.bool)
-        self.left_out = torch.zeros_like(self.cover)
         self.columns = SparseRows(walk.num_nodes, weight.device)
+        self.store_above = 0  # the bound
 
     def lower_all(self) -> None:
         """Lower all bounds to those of the cover there is now, without any column."""
@@ -106,7 +128,10 @@ class GreedyCoverage:
             excess = torch.where(left < slope, self.weight[near.col] * excess, 0.0)
             gain = steep[nodes] - near.sum(excess)
             self.bound[nodes] = torch.minimum(self.bound[nodes], self.round_up(gain))
-        self.entries_since = 0
+        for stage, queue in enumerate(self.queues):
+            here = (self.stage == stage).nonzero()[:, 0]
+            queue[self.number[here]] = self.bound[here]
+        self.entries_since, self.gained_since = 0, 0.0
 
     def round_up(self, gain: Float[Tensor, " b"]) -> Int[Tensor, " b"]:
         """An upper bound in units, one more than needed since sums have rounding errors. Nothing is exact."""
@@ -114,61 +139,96 @@ class GreedyCoverage:
 
     def choose_next(self) -> tuple[Int[Tensor, " 1"], Float[Tensor, " 1"]]:
         """Add the point with the largest gain to L. Returns it and its gain."""
-        if self.entries_since > ENTRIES_PER_EDGE * len(self.walk.hops) * len(self.walk.col):
+        saved = self.entries_since * self.gained_since
+        if saved > ENTRIES_PER_EDGE * len(self.walk.hops) * self.walk.num_edges:
             self.lower_all()
-        width, best_gain = list(FIRST_COLUMNS), 0
+        again, width, best_gain = FIRST_AGAIN, list(FIRST_COLUMNS), 0
+        if not self.gains and int(self.queues[0].values.amax()) > 0:
+            # What the first choice gains at least: bounds below need no column.
+            nodes = self.next_of(*self.highest(), FIRST_COLUMNS[0])
+            self.lower(nodes, 0)
+            likely = nodes[self.bound[nodes].argmax()][None]
+            self.lower(likely, self.last - 1)
+            best_gain = int(self.bound[likely])
         while True:
-            best = self.bound.argmax()
+            best, stage = self.highest()
             current = int(self.lowered_at[best]) == self.num_chosen
-            if int(self.bound[best]) == 0 or (current and bool(self.complete[best])):
+            if int(self.bound[best]) == 0 or (current and stage == self.last):
                 break
-            kind = int(self.kind[best]) + current
-            rows = self.highest(best, width[kind], best_gain, current)
-            width[kind] = min(2 * width[kind], MOST_COLUMNS)
-            self.lower(rows, kind, current)
-            complete = self.complete[rows]
-            if bool(complete.any()):
-                best_gain = max(best_gain, int(self.bound[rows[complete]].amax()))
-        gain = self.bound[best].to(self.weight.dtype) * self.unit
-        column, _ = self.walk.columns(best)
-        self.raise_cover(column)
+            stored = int(self.columns.length[best]) > 0
+            if not current and (stored or stage == self.last):
+                nodes = self.next_of(best, stage, again)
+                wanted = (self.lowered_at[nodes] < self.num_chosen) & (self.bound[nodes] > best_gain)
+                wanted &= (self.columns.length[nodes] > 0) == stored
+                again *= 2
+            else:
+                # Those that this choice needs, as far as it is known, and of the first kind those that the next ones
+                # need: hardly any of them has to be computed again, where others are of use while they are stored.
+                ahead = 0 if stage else self.computed[0] // COLUMNS_PER_MORE
+                width[stage] = max(2 * width[stage], self.walk.num_nodes // NODES_PER_COLUMN)
+                nodes = self.next_of(best, stage, max(width[stage], ahead))
+                wanted = (self.lowered_at[nodes] == self.num_chosen) | (self.columns.length[nodes] == 0)
+                wanted[: width[stage]] &= self.bound[nodes[: width[stage]]] > best_gain
+                wanted[width[stage] :] &= self.bound[nodes[width[stage] :]] > self.soon()
+            nodes = torch.cat([best, nodes[1:][wanted[1:]]])
+            if not current and stored:
+                self.lower_to(nodes, self.columns[nodes], self.stage[nodes] == self.last)
+            else:
+                self.lower(nodes, min(stage, self.last - 1))
+            whole = nodes[self.stage[nodes] == self.last]
+            if len(whole):
+                best_gain = max(best_gain, int(self.bound[whole].amax()))
+        units = self.bound[best]
+        self.gains.append(int(units))
+        self.gained_since += float(units) * UNIT
+        if int(units) <= self.store_above:
+            self.store_above = 0
+        self.raise_cover(
+            self.columns[best] if int(self.columns.length[best]) else self.covered(self.walk.columns(best)[0])
+        )
         self.weight[best] = 0
-        self.bound[best] = -1
+        self.set_bound(best, torch.full_like(best, -1), self.stage[best])
         self.num_chosen += 1
-        return best, gain
+        return best, units.to(self.weight.dtype) * self.unit
 
-    def raise_cover(self, column: Entries) -> None:
+    def soon(self) -> int:
+        """What gains will be after an eighth more choices, if they go on to fall as they did. Without any: no idea."""
+        before = max(1, len(self.gains) // COLUMNS_PER_MORE)
+        return 2 * self.gains[-1] - self.gains[-1 - before] if before < len(self.gains) else torch.iinfo(torch.long).max
+
+    def highest(self) -> tuple[Int[Tensor, " 1"], int]:
+        """The node with the highest bound, of equal ones that with the lowest number, and its stage."""
+        first = [queue.argmax() for queue in self.queues]
+        tops = [
+            (int(queue[number]), -int(number), stage)
+            for stage, (queue, number) in enumerate(zip(self.queues, first, strict=True))
+        ]
+        stage = max(tops)[2]
+        return self.node[first[stage]], stage
+
+    def next_of(self, best: Int[Tensor, " 1"], stage: int, count: int) -> Int[Tensor, " b"]:
+        """The best node, and those of the `count` highest bounds of this stage."""
+        nodes = self.node[self.queues[stage].topk(count)]
+        return torch.cat([best, nodes[(nodes != best) & (self.stage[nodes] == stage) & (self.bound[nodes] > 0)]])
+
+    def covered(self, column: Entries) -> Entries:
+        """What these columns cover: 1 - exp(-λ S)."""
+        return Entries(column.length, column.col, torch.expm1(-self.rate * column.value).neg_())
+
+    def raise_cover(self, covered: Entries) -> None:
         """The cover of each node by these columns, where it is more than before."""
-        self.cover.scatter_reduce_(0, column.col.long(), -torch.expm1(-self.rate * column.value), "amax")
+        self.cover.scatter_reduce_(0, covered.col.long(), covered.value, "amax")
 
-    def highest(self, best: Int[Tensor, " 1"], count: int, above: int, current: bool) -> Int[Tensor, " b"]:
-        """The best point, and those of the `count` highest bounds that have to be lowered in the same way."""
-        rows = self.bound.topk(count)
-        same = (self.lowered_at[rows] == self.num_chosen) == current
-        same &= (self.kind[rows] == self.kind[best]) & (self.bound[rows] > above) & (rows != best)
-        if current:
-            same &= ~self.complete[rows]
-        return torch.cat([best, rows[same]])
-
-    def lower(self, nodes: Int[Tensor, " b"], kind: int, anew: bool) -> None:
-        """Lower the bounds of these nodes by their columns of this kind: stored ones, unless they are computed anew."""
-        stored = (self.columns.length[nodes] > 0) & (not anew)
-        if bool(stored.any()):
-            self.lower_to(nodes[stored], self.columns[nodes[stored]])
-        nodes = nodes[~stored]
-        # Columns of near nodes have most nodes in common: three times as fast, since these stay in the cache.
-        for some, column, complete in self.column_blocks(nodes[self.walk.place[nodes].argsort()], kind):
+    def lower(self, nodes: Int[Tensor, " b"], kind: int) -> None:
+        """Lower the bounds of these nodes by their columns of this kind."""
+        # Columns of near nodes have most nodes in common: several times as fast, since these stay in the cache.
+        for some, column, complete in self.column_blocks(nodes.sort().values, kind):
             self.computed[kind] += len(some)
             self.entries_since += len(column.col)
-            cover = self.rate * column.value
-            self.left_out[some] = self.linear[some] - column.sum(self.left[column.col] * cover)
-            self.kind[some], self.complete[some] = kind, complete
-            covered = Entries(column.length, column.col, -torch.expm1(-cover))
-            self.lower_to(some, covered)
-            if self.columns.num_entries + len(column.col) <= STORED_ENTRIES:
-                self.columns[some] = covered
-            elif anew:  # the one of the kind before is of no use any more
-                self.columns[some] = Entries(torch.zeros_like(some), column.col[:0], column.value[:0])
+            self.left_out[some] = self.linear[some] - self.rate * column.sum(self.left[column.col] * column.value)
+            covered = self.covered(column)
+            self.lower_to(some, covered, complete, kind + 1)
+            self.store(some, covered)
 
     def column_blocks(
         self, nodes: Int[Tensor, " b"], kind: int
@@ -178,15 +238,47 @@ class GreedyCoverage:
             some, nodes = nodes[: self.block_width[kind]], nodes[self.block_width[kind] :]
             column, complete = self.walk.columns(some, self.drop_below[kind])
             fitting = BLOCK_ENTRIES * len(some) // len(column.col)
-            self.block_width[kind] = max(1, min(BLOCK_COLUMNS, fitting, 2 * self.block_width[kind]))
+            self.block_width[kind] = max(1, min(fitting, 2 * self.block_width[kind]))
             yield some, column, complete
 
-    def lower_to(self, nodes: Int[Tensor, " b"], column: Entries) -> None:
+    def lower_to(
+        self, nodes: Int[Tensor, " b"], covered: Entries, complete: Bool[Tensor, " b"], stage: int | None = None
+    ) -> None:
         """Lower the bounds of these nodes to what their columns give, with what these may leave out."""
-        gain = column.sum(self.weight[column.col] * (column.value - self.cover[column.col]).clamp_(min=0))
+        gain = covered.sum(self.weight[covered.col] * (covered.value - self.cover[covered.col]).clamp_(min=0))
         bound = torch.minimum(self.bound[nodes], self.round_up(gain + self.left_out[nodes]))
-        self.bound[nodes] = torch.where(self.complete[nodes], (gain / self.unit).round().long(), bound)
+        bound = torch.where(complete, (gain / self.unit).round().long(), bound)
         self.lowered_at[nodes] = self.num_chosen
+        before = self.stage[nodes]
+        self.set_bound(nodes, bound, before if stage is None else torch.where(complete, self.last, stage))
+
+    def set_bound(self, nodes: Int[Tensor, " b"], bound: Int[Tensor, " b"], stage: Int[Tensor, " b"]) -> None:
+        before = self.stage[nodes]
+        self.bound[nodes], self.stage[nodes] = bound, stage
+        for number, queue in enumerate(self.queues):
+            leaves = (before == number) & (stage != number)
+            if bool(leaves.any()):
+                queue[self.number[nodes[leaves]]] = -1
+            here = stage == number
+            if bool(here.any()):
+                queue[self.number[nodes[here]]] = bound[here]
+
+    def store(self, nodes: Int[Tensor, " b"], covered: Entries) -> None:
+        """Keep these columns, those of high bounds if there is not enough room for all."""
+        if self.columns.num_entries + len(covered.col) > STORED_ENTRIES:
+            stored = (self.columns.length > 0).nonzero()[:, 0]
+            stored = stored[self.bound[stored].argsort(descending=True)]
+            drop = stored[self.columns.length[stored].cumsum(0) > STORED_ENTRIES // 2]
+            if len(drop):
+                self.store_above = max(self.store_above, int(self.bound[drop[0]]))
+            self.columns.clear(drop)
+        high = self.bound[nodes] > self.store_above
+        self.columns.clear(nodes[~high])
+        nodes, covered = nodes[high], covered[high.nonzero()[:, 0]]
+        if self.columns.num_entries + len(covered.col) > STORED_ENTRIES:
+            self.columns.clear(nodes)
+        else:
+            self.columns[nodes] = covered
 
 
 def steepest(left: Float[Tensor, " n"]) -> Float[Tensor, " n"]:

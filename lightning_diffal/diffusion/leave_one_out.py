@@ -54,14 +54,6 @@ class LeaveOneOut:
         """The share that is predicted right; 0 without any labeled point."""
         return float(self.correct.double().mean()) if len(self.rows) else 0.0
 
-    @property
-    def skill(self) -> float:
-        """(a - b) / (1 - b) with the accuracy a and the share b of the largest class: 0 for a guess, 1 at best."""
-        if not len(self.rows):
-            return 0.0
-        guess = float(self.labels.bincount().amax()) / len(self.rows)
-        return max(0.0, self.accuracy - guess) / (1 - guess) if guess < 1 else 0.0
-
 
 @torch.no_grad()
 @skip_type_check
@@ -102,10 +94,7 @@ def leave_one_out(
     """
     check_diffusion("leave_one_out", graph, labels, num_classes, steps, class_balance)
     check_count("leave_one_out", "max_points", max_points)
-    points = (labels != UNLABELED).nonzero()[:, 0]
-    if len(points) > max_points:
-        generator = generator or torch.Generator().manual_seed(0)
-        points = points[sample_without_replacement(max_points, len(points), generator, points.device)].sort().values
+    points = points_to_leave_out(labels, max_points, generator)
     # Products are three times as fast where neighbors are near in memory, too.
     order, _ = locality_order(graph.symmetric)
     graph, labels, rows = renumbered(graph.symmetric, order), labels.long()[order], order.argsort()[points]
@@ -133,6 +122,17 @@ def leave_one_out(
     strongest = found[:, :-1].amax(dim=1)
     support = torch.where(strongest > 0, found.gather(1, own[:, None])[:, 0] / strongest, 1.0)
     return LeaveOneOut(points, own, predicted.labels, predicted.confidence, support)
+
+
+def points_to_leave_out(
+    labels: Int[Tensor, " n"], max_points: int, generator: torch.Generator | None = None
+) -> Int[Tensor, " s"]:
+    """All labeled points, or a sample, in rising order."""
+    points = (labels != UNLABELED).nonzero()[:, 0]
+    if len(points) <= max_points:
+        return points
+    generator = generator or torch.Generator().manual_seed(0)
+    return points[sample_without_replacement(max_points, len(points), generator, points.device)].sort().values
 
 
 def first_returns(

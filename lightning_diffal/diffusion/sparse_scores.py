@@ -128,11 +128,10 @@ class SparseScores:
 
 
 def min_abs_chi(mass: Entries) -> Float[Tensor, " b"]:
-    """min_c |χ_c| of each row in units of 2⁻⁴⁰. The total comes first in a row; 2r - r stands for classes without mass.
+    """min_c |χ_c| of each row in units of 2⁻⁴⁰. Column 0 is the total; its 2r - r stands for classes without mass.
 
     0 where there is no mass.
     """
-    first = mass.length.cumsum(0) - mass.length
-    total = mass.value[first[mass.length > 0]].repeat_interleave(mass.length[mass.length > 0])
+    total = mass.sum(torch.where(mass.col == 0, mass.value, 0.0)).repeat_interleave(mass.length)
     least = torch.segment_reduce((2 * mass.value - total).abs(), "min", lengths=mass.length, initial=float("inf"))
     return in_units(torch.where(mass.length > 0, least, 0.0))

@@ -12,9 +12,11 @@ from lightning_diffal.arguments import check_positive, check_share, skip_type_ch
 from lightning_diffal.diffusion.coverage import GreedyCoverage
 from lightning_diffal.diffusion.graph_labels import class_factors
 from lightning_diffal.diffusion.lazy_walk import LazyWalk
-from lightning_diffal.diffusion.leave_one_out import leave_one_out
+from lightning_diffal.diffusion.leave_one_out import points_to_leave_out
+from lightning_diffal.diffusion.left_out_walks import predicted_right
 from lightning_diffal.diffusion.walk import step
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors, symmetrized
+from lightning_diffal.graph.reorder import locality_order, renumbered
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.numerics.precision import wide_dtype
 from lightning_diffal.numerics.tiles import tile_height
@@ -93,30 +95,49 @@ class CoverageSelector(BatchSelector):
         # Not less than 2 neighbors: the logarithm to the base of 1 is infinite.
         steps = max(1.0, self.reach * math.log(per_label) / math.log(max(2, int(graph.degree.amax()))))
         with timer.stage("walk"):
-            weight = self.weight(graph, snapshot)
-            # In float64, since equal walks have to stay equal: half the sum of two float32 numbers is rounded.
-            wide = NeighborGraph(graph.crow, graph.col, graph.weight.to(weight.dtype))
-            walk = LazyWalk(symmetrized(wide), steps)
-            coverage = GreedyCoverage(walk, weight, snapshot.labeled, self.rate * per_label)
+            # In float64, since equal walks have to stay equal: half the sum of two float32 numbers is rounded. And in
+            # an order in which neighbors are near in memory.
+            near = symmetrized(NeighborGraph(graph.crow, graph.col, graph.weight.to(wide_dtype(graph.device))))
+            order, _ = locality_order(near)
+            near, place = renumbered(near, order), order.argsort()
+            power = self.power
+            if power is None and snapshot.logits is not None:
+                left_out = place[points_to_leave_out(snapshot.labels, LEFT_OUT)]
+                power = trusted_power(near, snapshot.labels[order], left_out)
+            walk = LazyWalk(near, steps)
+            del near  # as large as all that is needed from here on
+            weight = self.weight(graph, snapshot, power)
+            coverage = GreedyCoverage(walk, weight[order], place[snapshot.labeled], self.rate * per_label, order)
         chosen, gains = torch.empty_like(snapshot.unlabeled[:size]), torch.empty_like(weight[:size])
         for number in timer.track_stage("query", range(size)):
-            chosen[number], gains[number] = coverage.choose_next()
+            node, gains[number] = coverage.choose_next()
+            chosen[number] = order[node]
         return Query.of(chosen, -gains)
 
-    def weight(self, graph: NeighborGraph, snapshot: Snapshot) -> Float[Tensor, " n"]:
+    def weight(self, graph: NeighborGraph, snapshot: Snapshot, power: float | int | None) -> Float[Tensor, " n"]:
         """U, with all its factors."""
-        if snapshot.logits is None:
+        if snapshot.logits is None or power is None:
             return torch.ones_like(snapshot.labels, dtype=wide_dtype(graph.device))
         uncertainty, class_size = diffused_prediction(graph, snapshot.labels, snapshot.logits)
-        uncertainty.pow_(trusted_power(graph, snapshot) if self.power is None else self.power)
+        uncertainty.pow_(power)
         balance = imbalance(class_size) if self.class_balance is None else self.class_balance
         return uncertainty * rarity(graph, snapshot.labels, snapshot.logits, class_factors(class_size, balance))
 
 
-def trusted_power(graph: NeighborGraph, snapshot: Snapshot) -> float:
-    """2, the best exponent on MNIST and CIFAR-10, as far as labels that diffuse on this graph are right."""
-    left_out = leave_one_out(graph, snapshot.labels, snapshot.num_classes, max_points=LEFT_OUT)
-    return 2 * left_out.skill
+def trusted_power(graph: NeighborGraph, labels: Int[Tensor, " n"], left_out: Int[Tensor, " s"]) -> float:
+    """2, the best exponent on MNIST and CIFAR-10, as far as labels that diffuse on this graph are right.
+
+    2 (a - b) / (1 - b) with the accuracy a at the points that are left out, and the share b of their largest class, as
+    of a guess.
+
+    Args:
+        graph: Symmetric.
+    """
+    if len(left_out) == 0:
+        return 0.0
+    accuracy = float(predicted_right(graph, labels, left_out).double().mean())
+    guess = float(labels[left_out].long().bincount().amax()) / len(left_out)
+    return 2 * max(0.0, accuracy - guess) / (1 - guess) if guess < 1 else 0.0
 
 
 def diffused_prediction(
