@@ -52,11 +52,6 @@ class Study:
     learn_from_graph: bool = False
     """Whether fits also train on unlabeled points with diffused labels."""
 
-    @property
-    def encoded(self) -> bool:
-        """Whether the network's inputs are features of a frozen encoder."""
-        return self.features or self.components is not None
-
     def fits(self, num_classes: int) -> int:
         """Number of rounds, the last one without a query."""
         return 1 + max(0, -(-(self.budget - self.first * num_classes) // self.query_size))

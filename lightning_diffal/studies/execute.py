@@ -62,7 +62,7 @@ def execute(run: Run, progress: Callable[[int], Any] = lambda rounds: None) -> P
         num_classes=classes,
         folder=run.run_folder,
         seed=run.seed,
-        **graph_arguments(run, pool),
+        **graph_arguments(run),
     )
     history = active.fit(
         silent_trainer(study.epochs, run.run_folder, [active, RoundCounter(active, progress)]),
@@ -75,13 +75,11 @@ def execute(run: Run, progress: Callable[[int], Any] = lambda rounds: None) -> P
     return path
 
 
-def graph_arguments(run: Run, pool: Points) -> dict[str, Any]:
+def graph_arguments(run: Run) -> dict[str, Any]:
     """The callback's arguments for fixed features and for learning from the graph, where the run uses them."""
-    features: Any = run.settings.get("graph_features", "none")
-    if features == "inputs" and run.study.encoded:
-        features = pool.x  # an encoder's features: as a tensor, their components are scaled to unit length
+    features = run.settings.get("graph_features", "none")
     learning = {"learn_from_graph": graph_learning(run.study)} if run.study.learn_from_graph else {}
-    return learning if isinstance(features, str) and features == "none" else learning | {"features": features}
+    return learning if features == "none" else learning | {"features": features}
 
 
 def metric_of(record: Record, name: str) -> float:
