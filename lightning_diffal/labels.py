@@ -10,6 +10,11 @@ from lightning_diffal.arguments import check_count, check_integers, check_matrix
 UNLABELED: Final = -1
 
 
+def num_classes_found(labels: Tensor) -> int:
+    """How many classes there are, as far as the labels say: no fewer than two, which a classifier has."""
+    return max(2, int(labels.max()) + 1)
+
+
 @skip_type_check
 def check_labels(caller: str, labels: Tensor, num_nodes: int, num_classes: int, device: torch.device) -> None:
     """Refuse labels that are not one integer in [-1, num_classes) for each of `num_nodes` points on `device`."""

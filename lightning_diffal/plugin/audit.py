@@ -12,8 +12,8 @@ from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labeling.people import People
 from lightning_diffal.labeling.query_files import AUDIT
 from lightning_diffal.labeling.question import Question
+from lightning_diffal.labels import num_classes_found
 from lightning_diffal.plugin.config import RunConfig
-from lightning_diffal.plugin.diffused_labels import count_found
 from lightning_diffal.plugin.known_pool import KnownPool
 from lightning_diffal.pool.dataset.items import MapStyle
 
@@ -50,7 +50,7 @@ def audit(config: RunConfig, pool: KnownPool, dataset: MapStyle | None, limit: i
     Args:
         dataset: What people see the points of; without it, they see their indices.
     """
-    labels, num_classes, folder = pool.labels, count_found(pool.labels), pool.folder
+    labels, num_classes, folder = pool.labels, num_classes_found(pool.labels), pool.folder
     graph = pool.build_graph(pool.points, None, backend="exact")
     ranking = rank_suspicious(graph, labels.to(graph.device), num_classes)
     people = config.people or People([str(number) for number in range(num_classes)])

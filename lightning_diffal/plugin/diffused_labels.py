@@ -13,7 +13,7 @@ from lightning_diffal.diffusion.calibration import expected_accuracy
 from lightning_diffal.diffusion.learn_from_graph import DiffusedPoints, LearnFromGraph
 from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
-from lightning_diffal.labels import UNLABELED
+from lightning_diffal.labels import UNLABELED, num_classes_found
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.plugin.features.fixed import MAX_INPUT_SIZE
@@ -66,7 +66,7 @@ def choose_diffused(
         state.features, settings.neighbors, state.build_feature_graph, device, timer, ranks_of(trainer)
     )
     labels = state.pool.labels[torch.tensor(state.candidates)]
-    num_classes = count_found(labels)
+    num_classes = num_classes_found(labels)
 
     def choose() -> DiffusedPoints:
         with timer.stage("diffusion"):
@@ -95,15 +95,10 @@ def check_last_labels(trainer: Any, config: RunConfig, state: RunState, graph: F
     labels = state.pool.labels[torch.tensor(state.candidates)]
 
     def check() -> None:
-        left_out = settings.leave_one_out(neighbors, labels.to(device), count_found(labels))
+        left_out = settings.leave_one_out(neighbors, labels.to(device), num_classes_found(labels))
         write_reliability(folder, left_out, int((labels != UNLABELED).sum()))
 
     from_rank_zero(trainer, check)
-
-
-def count_found(labels: Int[Tensor, " n"]) -> int:
-    """The number of classes, as far as any has been found."""
-    return max(2, int(labels.max()) + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +122,7 @@ def predict_labels(config: RunConfig, pool: KnownPool, graph: FeatureGraph) -> P
     settings = config.learn_from_graph or LearnFromGraph()
     device = graph.graph.device if graph.graph is not None else pool.points.device
     neighbors = graph.of(pool.points, settings.neighbors, pool.build_graph, device, StageTimer())
-    labels, num_classes = pool.labels.to(device), count_found(pool.labels)
+    labels, num_classes = pool.labels.to(device), num_classes_found(pool.labels)
     diffused = settings.graph_labels(neighbors, labels, num_classes)
     left_out = settings.leave_one_out(neighbors, labels, num_classes)
     known = labels != UNLABELED

@@ -7,6 +7,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_diffal.labeling.people import People
+from lightning_diffal.labels import num_classes_found
 from lightning_diffal.plugin.answers import QueryAnswers
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.copy_loader import pool_loader, with_dataset
@@ -183,4 +184,4 @@ def count_classes(config: RunConfig, state: RunState, embedded: Embedded) -> int
     count = config.num_classes or embedded.num_classes or known_classes(config, state)
     if count is None and config.selector.asks_during_query and isinstance(state.oracle, DatasetOracle):
         count = state.oracle.count_classes()
-    return max(count or 0, int(state.pool.labels.max()) + 1, 2)
+    return max(count or 0, num_classes_found(state.pool.labels))

@@ -11,6 +11,7 @@ from lightning_diffal.graph.neighbor_graph import build_graph
 from lightning_diffal.labeling.people import People
 from lightning_diffal.labeling.query_files import query_name
 from lightning_diffal.labeling.question import Neighbor, Question, Reason
+from lightning_diffal.labels import num_classes_found
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.data.loaders import UnlabeledView
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
@@ -74,7 +75,7 @@ class PointView:
     def diffused(self) -> Tensor:
         """χ of the known labels over the graph of the points, zero where none has come."""
         labels = self.labels.to(self.points.device)
-        num_classes = max(len(self.people.classes), self.probabilities.shape[1], int(labels.max()) + 1, 2)
+        num_classes = max(len(self.people.classes), self.probabilities.shape[1], num_classes_found(labels))
         if len(labels) < 3 or not len(self.labeled):
             return torch.zeros(len(labels), num_classes)
         graph = self.build_graph(self.points, None, backend="exact")

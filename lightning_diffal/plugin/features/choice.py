@@ -10,6 +10,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from lightning_diffal.diffusion.graph_against_models import compare
 from lightning_diffal.diffusion.leave_one_out import leave_one_out
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
+from lightning_diffal.labels import num_classes_found
 from lightning_diffal.plugin.config import RunConfig
 from lightning_diffal.plugin.distributed.rank_zero import from_rank_zero
 from lightning_diffal.plugin.features.graph_files import GraphFolder
@@ -85,7 +86,7 @@ def judge(
         trained: Whether the embedding of this round is there, too.
     """
     labels = state.pool.labels[torch.tensor(state.candidates)].to(device)
-    num_classes = max(2, int(labels.max()) + 1)
+    num_classes = num_classes_found(labels)
     left_out = {name: leave_one_out(graph, labels, num_classes) for name, graph in graphs.items()}
     accuracy = {name: found.accuracy for name, found in left_out.items()}
     best = max(accuracy, key=lambda name: accuracy[name])
