@@ -10,9 +10,10 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_all_start_methods, get_context
+from multiprocessing import get_all_start_methods, get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from threading import Thread
 from typing import Any
 
 import torch
@@ -38,8 +39,8 @@ class Worker:
 def run_all(runs: Sequence[Run], processes: int) -> list[tuple[Run, str]]:
     """Execute the runs without a result, in order, in processes of one thread each.
 
-    A failed run does not stop the others; the failed runs are returned with their tracebacks. Ctrl-C ends all processes
-    at once, and each loses at most the round it was working on.
+    A failed run does not stop the others; the failed runs are returned with their tracebacks. Ctrl-C or a kill of this
+    process ends all processes at once, and each loses at most the round it was working on.
     """
     finished = [run for run in runs if run.result.exists()]
     waiting = [run for run in runs if run not in finished]
@@ -105,6 +106,7 @@ def receive(worker: Worker, bar: Any) -> bool:
 def work(run: Run, connection: Connection) -> None:
     """Execute a run; the main function of its process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the main process decides
+    Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # Lightning's, about small batches and few workers
     logging.disable(logging.INFO)
@@ -116,6 +118,14 @@ def work(run: Run, connection: Connection) -> None:
                 execute(run, connection.send)
     except Exception:
         connection.send(traceback.format_exc().strip())
+
+
+def end_with_parent() -> None:
+    """End this process as soon as the one that started it is gone, which may have been killed without a word."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 @contextmanager

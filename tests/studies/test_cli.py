@@ -59,6 +59,13 @@ def gone(pid, patience=60):
     return False
 
 
+def wait_for_ledger(process, run, lines):
+    """Until the ledger of a run has so many lines."""
+    ledger = run.run_folder / "rounds.jsonl"
+    while process.poll() is None and not (ledger.exists() and len(ledger.read_text().splitlines()) >= lines):
+        time.sleep(0.01)
+
+
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_stopped_in_the_middle_and_started_again_it_comes_to_the_same(tmp_path):
@@ -66,8 +73,7 @@ def test_stopped_in_the_middle_and_started_again_it_comes_to_the_same(tmp_path):
     runs = runs_of(parser().parse_args(stopped))
     ledger = runs[0].run_folder / "rounds.jsonl"
     process = started(stopped)
-    while process.poll() is None and not (ledger.exists() and len(ledger.read_text().splitlines()) > 2):
-        time.sleep(0.01)
+    wait_for_ledger(process, runs[0], lines=3)
     workers = descendants_of(process.pid)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
@@ -98,6 +104,20 @@ def test_stopped_in_the_middle_and_started_again_it_comes_to_the_same(tmp_path):
     assert [json.loads(line)["indices"] for line in rounds[1:]] == [
         step.asked for step in Result.read(runs[0].result).rounds[: len(rounds) - 1]
     ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_killed_it_leaves_no_process_that_holds_a_run(number, tmp_path):
+    # A fit without end: a process that only ends when it reports the next round stays.
+    command = [*STUDY, "--epochs", "1000000", "--seeds", "1", "--selector", "random", "--out", str(tmp_path)]
+    process = started([*command, "--workers", "1"])
+    wait_for_ledger(process, runs_of(parser().parse_args(command))[0], lines=1)
+    left = descendants_of(process.pid)
+    assert len(left) >= 2, "the server of processes and the process of the run"
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == -number
+    assert all(gone(pid, patience=20) for pid in left)
 
 
 def test_what_has_a_result_is_not_run_again(tmp_path, monkeypatch, capsys):
