@@ -7,7 +7,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_diffal.diffusion.lazy_walk import LazyWalk
-from lightning_diffal.diffusion.sparse_rows import Entries, SparseRows
+from lightning_diffal.diffusion.sparse_rows import Entries
+from lightning_diffal.diffusion.stored_columns import StoredColumns
 from lightning_diffal.numerics.highest import HighestFirst
 
 # Gains are compared in units of 2⁻⁴⁰ of all there is to gain, about 10⁻¹². That is far above what the order of a sum
@@ -24,8 +25,6 @@ FIRST_COLUMNS, COLUMNS_PER_MORE, NODES_PER_COLUMN = (64, 16, 4), 8, 2**11
 FIRST_AGAIN = 16
 # Entries of columns computed together, about: 50 MB with what is needed on the way.
 BLOCK_ENTRIES = 2**20
-# Entries of columns that are kept for the next choices.
-STORED_ENTRIES = 2**23
 # All bounds are lowered again when so many entries of columns were computed, for each edge and step, times the share of
 # all there is to gain that was gained since: about as long as that takes, where bounds fall as much as that.
 ENTRIES_PER_EDGE = 0.1
@@ -106,8 +105,7 @@ class GreedyCoverage:
         self.lowered_at = torch.full_like(self.number, -1)
         self.queues = [HighestFirst(torch.full_like(self.number, -1)) for _ in range(self.last + 1)]
         self.lower_all()
-        self.columns = SparseRows(walk.num_nodes, weight.device)
-        self.store_above = 0  # the bound
+        self.columns = StoredColumns(walk.num_nodes, weight.device)
 
     def lower_all(self) -> None:
         """Lower all bounds to those of the cover there is now, without any column."""
@@ -142,35 +140,34 @@ class GreedyCoverage:
         saved = self.entries_since * self.gained_since
         if saved > ENTRIES_PER_EDGE * len(self.walk.hops) * self.walk.num_edges:
             self.lower_all()
-        again, width, best_gain = FIRST_AGAIN, list(FIRST_COLUMNS), 0
-        if not self.gains and int(self.queues[0].values.amax()) > 0:
-            # What the first choice gains at least: bounds below need no column.
-            nodes = self.next_of(*self.highest(), FIRST_COLUMNS[0])
-            self.lower(nodes, 0)
-            likely = nodes[self.bound[nodes].argmax()][None]
-            self.lower(likely, self.last - 1)
-            best_gain = int(self.bound[likely])
+        best = self.largest_gain()
+        units = self.bound[best]
+        self.gains.append(int(units))
+        self.gained_since += float(units) * UNIT
+        self.columns.bounds_fell_to(int(units))
+        stored = int(self.columns.length[best]) > 0
+        self.raise_cover(self.columns[best] if stored else self.covered(self.walk.columns(best)[0]))
+        self.weight[best] = 0
+        self.set_bound(best, torch.full_like(best, -1), self.stage[best])
+        self.num_chosen += 1
+        return best, units.to(self.weight.dtype) * self.unit
+
+    def largest_gain(self) -> Int[Tensor, " 1"]:
+        """The node whose gain is the largest: the highest bounds are lowered until the highest is a gain itself."""
+        best_gain = 0 if self.gains else self.likely_gain()
+        again, width = FIRST_AGAIN, list(FIRST_COLUMNS)
         while True:
             best, stage = self.highest()
             current = int(self.lowered_at[best]) == self.num_chosen
             if int(self.bound[best]) == 0 or (current and stage == self.last):
-                break
+                return best
             stored = int(self.columns.length[best]) > 0
             if not current and (stored or stage == self.last):
-                nodes = self.next_of(best, stage, again)
-                wanted = (self.lowered_at[nodes] < self.num_chosen) & (self.bound[nodes] > best_gain)
-                wanted &= (self.columns.length[nodes] > 0) == stored
+                nodes = self.computed_before(best, stage, again, stored, best_gain)
                 again *= 2
             else:
-                # Those that this choice needs, as far as it is known, and of the first kind those that the next ones
-                # need: hardly any of them has to be computed again, where others are of use while they are stored.
-                ahead = 0 if stage else self.computed[0] // COLUMNS_PER_MORE
                 width[stage] = max(2 * width[stage], self.walk.num_nodes // NODES_PER_COLUMN)
-                nodes = self.next_of(best, stage, max(width[stage], ahead))
-                wanted = (self.lowered_at[nodes] == self.num_chosen) | (self.columns.length[nodes] == 0)
-                wanted[: width[stage]] &= self.bound[nodes[: width[stage]]] > best_gain
-                wanted[width[stage] :] &= self.bound[nodes[width[stage] :]] > self.soon()
-            nodes = torch.cat([best, nodes[1:][wanted[1:]]])
+                nodes = self.not_computed(best, stage, width[stage], best_gain)
             if not current and stored:
                 self.lower_to(nodes, self.columns[nodes], self.stage[nodes] == self.last)
             else:
@@ -178,18 +175,39 @@ class GreedyCoverage:
             whole = nodes[self.stage[nodes] == self.last]
             if len(whole):
                 best_gain = max(best_gain, int(self.bound[whole].amax()))
-        units = self.bound[best]
-        self.gains.append(int(units))
-        self.gained_since += float(units) * UNIT
-        if int(units) <= self.store_above:
-            self.store_above = 0
-        self.raise_cover(
-            self.columns[best] if int(self.columns.length[best]) else self.covered(self.walk.columns(best)[0])
-        )
-        self.weight[best] = 0
-        self.set_bound(best, torch.full_like(best, -1), self.stage[best])
-        self.num_chosen += 1
-        return best, units.to(self.weight.dtype) * self.unit
+
+    def likely_gain(self) -> int:
+        """What the first choice gains at least, by a likely one: where bounds are below that, no column is needed."""
+        best, stage = self.highest()
+        if stage or int(self.bound[best]) <= 0:
+            return 0
+        nodes = self.next_of(best, stage, FIRST_COLUMNS[0])
+        self.lower(nodes, 0)
+        likely = nodes[self.bound[nodes].argmax()][None]
+        self.lower(likely, self.last - 1)
+        return int(self.bound[likely])
+
+    def computed_before(
+        self, best: Int[Tensor, " 1"], stage: int, count: int, stored: bool, best_gain: int
+    ) -> Int[Tensor, " b"]:
+        """The best node and others whose columns, stored or not, were computed for an earlier choice."""
+        nodes = self.next_of(best, stage, count)
+        wanted = (self.lowered_at[nodes] < self.num_chosen) & (self.bound[nodes] > best_gain)
+        wanted &= (self.columns.length[nodes] > 0) == stored
+        return torch.cat([best, nodes[1:][wanted[1:]]])
+
+    def not_computed(self, best: Int[Tensor, " 1"], stage: int, width: int, best_gain: int) -> Int[Tensor, " b"]:
+        """The best node and others whose columns of the next kind were not computed.
+
+        These are the ones that this choice needs, as far as it is known, and of the first kind those that the next ones
+        need: hardly any of them has to be computed again, where others are of use while they are stored.
+        """
+        ahead = 0 if stage else self.computed[0] // COLUMNS_PER_MORE
+        nodes = self.next_of(best, stage, max(width, ahead))
+        wanted = (self.lowered_at[nodes] == self.num_chosen) | (self.columns.length[nodes] == 0)
+        wanted[:width] &= self.bound[nodes[:width]] > best_gain
+        wanted[width:] &= self.bound[nodes[width:]] > self.soon()
+        return torch.cat([best, nodes[1:][wanted[1:]]])
 
     def soon(self) -> int:
         """What gains will be after an eighth more choices, if they go on to fall as they did. Without any: no idea."""
@@ -228,7 +246,7 @@ class GreedyCoverage:
             self.left_out[some] = self.linear[some] - self.rate * column.sum(self.left[column.col] * column.value)
             covered = self.covered(column)
             self.lower_to(some, covered, complete, kind + 1)
-            self.store(some, covered)
+            self.columns.store(some, covered, self.bound)
 
     def column_blocks(
         self, nodes: Int[Tensor, " b"], kind: int
@@ -262,23 +280,6 @@ class GreedyCoverage:
             here = stage == number
             if bool(here.any()):
                 queue[self.number[nodes[here]]] = bound[here]
-
-    def store(self, nodes: Int[Tensor, " b"], covered: Entries) -> None:
-        """Keep these columns, those of high bounds if there is not enough room for all."""
-        if self.columns.num_entries + len(covered.col) > STORED_ENTRIES:
-            stored = (self.columns.length > 0).nonzero()[:, 0]
-            stored = stored[self.bound[stored].argsort(descending=True)]
-            drop = stored[self.columns.length[stored].cumsum(0) > STORED_ENTRIES // 2]
-            if len(drop):
-                self.store_above = max(self.store_above, int(self.bound[drop[0]]))
-            self.columns.clear(drop)
-        high = self.bound[nodes] > self.store_above
-        self.columns.clear(nodes[~high])
-        nodes, covered = nodes[high], covered[high.nonzero()[:, 0]]
-        if self.columns.num_entries + len(covered.col) > STORED_ENTRIES:
-            self.columns.clear(nodes)
-        else:
-            self.columns[nodes] = covered
 
 
 def steepest(left: Float[Tensor, " n"]) -> Float[Tensor, " n"]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lightning_diffal import UNLABELED, Snapshot, build_graph
-from lightning_diffal.diffusion import coverage
+from lightning_diffal.diffusion import coverage, stored_columns
 from lightning_diffal.diffusion.graph_labels import graph_labels
 from lightning_diffal.diffusion.lazy_walk import LazyWalk
 from lightning_diffal.diffusion.sparse_rows import Entries
@@ -139,8 +139,9 @@ def test_the_query_is_that_of_computing_every_gain_every_time(case):
 def test_rough_bounds_and_little_memory_change_no_choice(monkeypatch, seed, stored):
     # Columns of so few walks that nearly all has to be bounded, computed few at a time; all, some or none are kept.
     changes = {"NEGLIGIBLE": (20.0, 0.0), "MAX_DROPPED": 0.1, "FIRST_COLUMNS": (3, 1), "BLOCK_ENTRIES": 300}
-    for name, value in (changes | {"STORED_ENTRIES": stored}).items():
+    for name, value in changes.items():
         monkeypatch.setattr(coverage, name, value)
+    monkeypatch.setattr(stored_columns, "STORED_ENTRIES", stored)
     snapshot, selector = pool(250, known=4 * seed, seed=seed), CoverageSelector(neighbors=5)
     assert selector(snapshot, 15).indices.tolist() == brute_force(snapshot, 15, selector)
 
@@ -157,7 +158,7 @@ def test_products_by_torch_as_on_a_gpu_choose_the_same(monkeypatch, case):
 
 @pytest.mark.parametrize("case", ["coinciding points", "all points coincide", "no labels, no model"])
 def test_of_equal_gains_the_lowest_index_is_chosen_without_stored_columns(monkeypatch, case):
-    monkeypatch.setattr(coverage, "STORED_ENTRIES", 0)
+    monkeypatch.setattr(stored_columns, "STORED_ENTRIES", 0)
     monkeypatch.setattr(coverage, "FIRST_AGAIN", 1)
     snapshot, size, parameters = CASES[case]
     selector = CoverageSelector(**parameters)
