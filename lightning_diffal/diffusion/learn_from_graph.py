@@ -9,15 +9,11 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_count, check_share, skip_type_check
 from lightning_diffal.diffusion.calibration import expected_accuracy, lower_bound
-from lightning_diffal.diffusion.graph_against_models import ModelPredictions, compare
+from lightning_diffal.diffusion.graph_against_models import ModelPredictions, compare, skill
 from lightning_diffal.diffusion.graph_labels import STEPS, GraphLabels, graph_labels
 from lightning_diffal.diffusion.leave_one_out import LeaveOneOut, leave_one_out
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors
 from lightning_diffal.labels import UNLABELED
-
-# How far the graph may be behind the models there: it is asked where it is unsure, and training corrects some of its
-# errors. By trials on spoiled features (docs/design.md) it helps at 0.15 behind and hurts at 0.25.
-TOLERATED, FADED = 0.1, 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +98,9 @@ class LearnFromGraph:
     ) -> DiffusedPoints:
         """The points to learn from. Cost: `graph_labels` and `leave_one_out`."""
         left_out = self.leave_one_out(graph, labels, num_classes)
-        share = self.share * min(1.0, 2 * skill(left_out)) * (fade(left_out, model) if model is not None else 1.0)
+        share = self.share * min(1.0, 2 * sure_skill(left_out))
+        if model is not None:
+            share *= compare(left_out.rows, left_out.correct, labels, model).trust
         diffused = self.graph_labels(graph, labels, num_classes)
         confidence = torch.where((labels == UNLABELED) & (share > 0), diffused.confidence, 0.0)
         rows = surest_of_each_class(confidence.cpu(), diffused.labels.cpu(), self.fraction).to(confidence.device)
@@ -128,12 +126,12 @@ def as_settings(caller: str, value: object) -> LearnFromGraph | None:
     return value
 
 
-def skill(left_out: LeaveOneOut) -> float:
-    """(p - p₀) / (1 - p₀), or 0: how much better than guessing the most frequent class the graph surely is."""
+def sure_skill(left_out: LeaveOneOut) -> float:
+    """How much better than guessing the most frequent class the graph surely is."""
     count = len(left_out.rows)
     guessing = int(left_out.labels.bincount().amax()) / count if count else 1.0
     surely = lower_bound(int(left_out.correct.sum()), count)
-    return max(0.0, (surely - guessing) / (1 - guessing)) if guessing < 1 else 0.0
+    return skill(surely, guessing)
 
 
 def surest_of_each_class(
@@ -148,14 +146,3 @@ def surest_of_each_class(
     place = torch.empty_like(confidence, dtype=torch.long)
     place[by_class] = torch.cat([torch.arange(size) for size in sizes.tolist()]) if len(rows) else rows
     return rows[place[rows] < (fraction * sizes[labels[rows]]).ceil()]
-
-
-def fade(left_out: LeaveOneOut, model: ModelPredictions) -> float:
-    """1 while the graph predicts the points asked last nearly as well as the models did, 0 where it is far worse.
-
-    The standard error of the difference is granted to the graph, whose predictions are of few points at first.
-    """
-    compared = compare(left_out, model)
-    if compared.count < 2:
-        return 1.0
-    return min(1.0, max(0.0, (compared.lead + compared.standard_error + FADED) / (FADED - TOLERATED)))

@@ -15,6 +15,7 @@ from lightning_diffal.plugin.data.loader_tree import flatten_loaders
 from lightning_diffal.plugin.data.loaders import hide_labels
 from lightning_diffal.plugin.distributed.rank_agreement import check_same_choice
 from lightning_diffal.plugin.expected_cost import say_cost_of_choice
+from lightning_diffal.plugin.model.earlier_predictions import earlier_predictions
 from lightning_diffal.plugin.model.embedding import Embedded, embed
 from lightning_diffal.plugin.model.layer_cache import LayerCache
 from lightning_diffal.plugin.model.shards import all_gather_shards, ranks_of, shard_of_rank
@@ -76,6 +77,7 @@ def choose_points(
         queries_before=sum(record.unreached is not None for record in state.ledger.records),
         ranks=ranks_of(trainer),
         build_feature_graph=state.build_feature_graph,
+        earlier=earlier_predictions(state, device),
     )
     size = min(config.query_size, config.budget - len(state.pool.labeled))
     size_left = min(size, snapshot.num_unlabeled)

@@ -10,27 +10,35 @@ from torch import Tensor
 
 from lightning_diffal.arguments import check_positive, check_share, skip_type_check
 from lightning_diffal.diffusion.coverage import GreedyCoverage
+from lightning_diffal.diffusion.diffused_prediction import DiffusedPrediction
+from lightning_diffal.diffusion.graph_against_models import RECENT, compare, skill
 from lightning_diffal.diffusion.graph_labels import class_factors
 from lightning_diffal.diffusion.lazy_walk import LazyWalk
 from lightning_diffal.diffusion.leave_one_out import points_to_leave_out
 from lightning_diffal.diffusion.left_out_walks import predicted_right
-from lightning_diffal.diffusion.walk import step
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, check_neighbors, symmetrized
 from lightning_diffal.graph.reorder import locality_order, renumbered
-from lightning_diffal.labels import UNLABELED
 from lightning_diffal.numerics.precision import wide_dtype
-from lightning_diffal.numerics.tiles import tile_height
 from lightning_diffal.progress import StageTimer
 from lightning_diffal.selectors.base import BatchSelector
 from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 
-# Classes diffused together.
-COLUMNS = 16
 # Labeled points that are left out to find the exponent: it is off by 0.1 at most, about.
 LEFT_OUT = 128
-# A smaller 1 - (q₁ - q₂) is rounding error, and none.
-CERTAIN = 2.0**-40
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What the labels there are say of the graph and of the models."""
+
+    power: float
+    """The exponent of the uncertainty."""
+    graph: float
+    """The share of the diffused prediction beside the model's own."""
+
+
+NO_MODEL = Trust(power=0.0, graph=1.0)
 
 
 @skip_type_check
@@ -42,11 +50,15 @@ class CoverageSelector(BatchSelector):
 
     * The walk: P = D⁻¹(W̄ + ½ d̄ I) with W̄ = (W + Wᵀ)/2, d̄ its mean row sum, D the row sums. S = P^t with
       t = max(1, log_K(n / (m + B))), whole powers mixed for fractions: labels reach less far the more there are.
-    * The uncertainty: q are the model's probabilities after one step of W with rows that sum to 1, labeled points held
-      at their labels. U_i = (1 - (q₁ - q₂))^p, with the two largest of q_i; 0 where labeled. Without logits, 1.
+    * The uncertainty: q are the model's probabilities f after one step of M, W with rows that sum to 1, labeled points
+      held at their labels. U_i = (1 - (q₁ - q₂))^p, with the two largest of q_i; 0 where labeled. Without logits, 1.
     * The exponent: p = 2 (a - b) / (1 - b), not below 0, where a is the `leave_one_out` accuracy of the labels that
       diffuse on this graph, and b the share of the largest class. Where labels do not follow the features, nothing near
       an uncertain point is learned from it, and all points count the same.
+    * The models of earlier rounds, by what they said of points before these were labeled: p is that of the models
+      where it is larger, with a and b of the last 120 of these points. And where the graph predicts the same points far
+      worse than the models did, q = w M f + (1 - w) f: w is 1 while it is behind by less than 0.1, apart from the
+      standard error, and 0 from 0.2 on.
     * The balance: U_i is multiplied by Σ_c q_ic / n_c^g, with n_c = Σ_j q_jc the predicted sizes of the classes and
       g = 1 - e^H / c, where H is the entropy of n_c / n and so e^H the number of classes that would be as diverse. With
       equally large classes g is 0; the more they differ, the more do points of rare ones count.
@@ -61,7 +73,7 @@ class CoverageSelector(BatchSelector):
         neighbors: K. By default ⌈2 ln n⌉.
         rate: A factor of λ. Larger: a label covers more of the points around it.
         reach: A factor of log_K(n / (m + B)).
-        power: The exponent p of the uncertainty, instead of that by leave-one-out accuracy; 0 for coverage alone.
+        power: The exponent p of the uncertainty, instead of that by accuracy; 0 for coverage alone.
         class_balance: The exponent g, instead of that by the predicted sizes: with 1 all classes count the same however
             rare they are, with 0 all points do whatever their class.
 
@@ -100,13 +112,10 @@ class CoverageSelector(BatchSelector):
             near = symmetrized(NeighborGraph(graph.crow, graph.col, graph.weight.to(wide_dtype(graph.device))))
             order, _ = locality_order(near)
             near, place = renumbered(near, order), order.argsort()
-            power = self.power
-            if power is None and snapshot.logits is not None:
-                left_out = place[points_to_leave_out(snapshot.labels, LEFT_OUT)]
-                power = trusted_power(near, snapshot.labels[order], left_out)
+            trust = trust_by_labels(near, place, snapshot) if snapshot.logits is not None else NO_MODEL
             walk = LazyWalk(near, steps)
             del near  # as large as all that is needed from here on
-            weight = self.weight(graph, snapshot, power)
+            weight = self.weight(graph, snapshot, trust)
             coverage = GreedyCoverage(walk, weight[order], place[snapshot.labeled], self.rate * per_label, order)
         chosen, gains = torch.empty_like(snapshot.unlabeled[:size]), torch.empty_like(weight[:size])
         for number in timer.track_stage("query", range(size)):
@@ -114,74 +123,40 @@ class CoverageSelector(BatchSelector):
             chosen[number] = order[node]
         return Query.of(chosen, -gains)
 
-    def weight(self, graph: NeighborGraph, snapshot: Snapshot, power: float | int | None) -> Float[Tensor, " n"]:
+    def weight(self, graph: NeighborGraph, snapshot: Snapshot, trust: Trust) -> Float[Tensor, " n"]:
         """U, with all its factors."""
-        if snapshot.logits is None or power is None:
+        if snapshot.logits is None:
             return torch.ones_like(snapshot.labels, dtype=wide_dtype(graph.device))
-        uncertainty, class_size = diffused_prediction(graph, snapshot.labels, snapshot.logits)
-        uncertainty.pow_(power)
+        prediction = DiffusedPrediction(graph, snapshot.labels, snapshot.logits, trust.graph)
+        uncertainty, class_size = prediction.uncertainty()
+        uncertainty.pow_(trust.power if self.power is None else self.power)
         balance = imbalance(class_size) if self.class_balance is None else self.class_balance
-        return uncertainty * rarity(graph, snapshot.labels, snapshot.logits, class_factors(class_size, balance))
+        return uncertainty * prediction.expectation(class_factors(class_size, balance))
 
 
-def trusted_power(graph: NeighborGraph, labels: Int[Tensor, " n"], left_out: Int[Tensor, " s"]) -> float:
-    """2, the best exponent on MNIST and CIFAR-10, as far as labels that diffuse on this graph are right.
-
-    2 (a - b) / (1 - b) with the accuracy a at the points that are left out, and the share b of their largest class, as
-    of a guess.
+def trust_by_labels(near: NeighborGraph, place: Int[Tensor, " n"], snapshot: Snapshot) -> Trust:
+    """The exponent is 2, the best on MNIST and CIFAR-10, times the skill of the graph or of the models.
 
     Args:
-        graph: Symmetric.
+        near: The symmetric graph.
+        place: The number of each point in it.
     """
-    if len(left_out) == 0:
-        return 0.0
-    accuracy = float(predicted_right(graph, labels, left_out).double().mean())
-    guess = float(labels[left_out].long().bincount().amax()) / len(left_out)
-    return 2 * max(0.0, accuracy - guess) / (1 - guess) if guess < 1 else 0.0
-
-
-def diffused_prediction(
-    graph: NeighborGraph, labels: Int[Tensor, " n"], logits: Float[Tensor, "n c"]
-) -> tuple[Float[Tensor, " n"], Float[Tensor, " c"]]:
-    """1 - (q₁ - q₂) and Σ_j q_jc of the probabilities q after one step over the graph, labeled nodes held.
-
-    Cost: O(edges · c). Memory: 400 bytes a node, however many classes there are.
-    """
-    first = torch.zeros_like(labels, dtype=wide_dtype(labels.device))
-    second, total = torch.zeros_like(first), torch.zeros_like(first)
-    height = tile_height(logits.shape[1])
-    for part, rows in zip(total.split(height), logits.split(height), strict=True):
-        part.copy_(rows.to(total.dtype).logsumexp(dim=1))
-    labeled = (labels != UNLABELED).nonzero()[:, 0]
-    class_size = torch.zeros_like(first[:1]).repeat(logits.shape[1])
-    for classes in torch.arange(logits.shape[1], device=labels.device).split(COLUMNS):
-        mass = (logits[:, classes].to(total.dtype) - total[:, None]).exp_()
-        mass[labeled] = (labels[labeled, None] == classes).to(mass.dtype)
-        mass = step(graph, mass, labels)
-        class_size[classes] = mass.sum(dim=0)
-        both = torch.cat([first[:, None], second[:, None], mass], dim=1)
-        first, second = both.topk(2, dim=1).values.unbind(dim=1)
-    uncertainty = 1 - (first - second)
-    return torch.where(uncertainty < CERTAIN, 0.0, uncertainty), class_size
+    labels, earlier = snapshot.labels, snapshot.earlier
+    sample = rows = points_to_leave_out(labels, LEFT_OUT)
+    if len(sample) == 0:
+        return NO_MODEL
+    if earlier is not None:
+        rows = torch.cat([sample, earlier.rows[-RECENT:]]).unique()
+    right = predicted_right(near, labels[place.argsort()], place[rows])
+    accuracy = float(right[torch.isin(rows, sample)].double().mean())
+    graph_skill = skill(accuracy, float(labels[sample].long().bincount().amax()) / len(sample))
+    if earlier is None:
+        return Trust(2 * graph_skill, 1.0)
+    compared = compare(rows, right, labels, earlier)
+    return Trust(2 * max(graph_skill, compared.model_skill), compared.trust)
 
 
 def imbalance(class_size: Float[Tensor, " c"]) -> float:
     """1 - e^H / c with the entropy H of the classes' shares: 0 where they are equal, near 1 where one is all."""
     entropy = float(torch.special.entr(class_size / class_size.sum()).sum())
     return max(0.0, 1 - math.exp(entropy) / len(class_size))
-
-
-def rarity(
-    graph: NeighborGraph, labels: Int[Tensor, " n"], logits: Float[Tensor, "n c"], class_factor: Float[Tensor, " c"]
-) -> Float[Tensor, " n"]:
-    """Σ_c q_c f_c with q as of `diffused_prediction`. A step is linear, so the sum over classes takes it.
-
-    Cost: O(edges + n · c).
-    """
-    value = torch.zeros_like(labels, dtype=class_factor.dtype)
-    height = tile_height(logits.shape[1])
-    for part, rows in zip(value.split(height), logits.split(height), strict=True):
-        torch.mv(rows.to(value.dtype).softmax(dim=1), class_factor, out=part)
-    labeled = (labels != UNLABELED).nonzero()[:, 0]
-    value[labeled] = class_factor[labels[labeled].long()]
-    return step(graph, value[:, None], labels)[:, 0]

@@ -16,6 +16,7 @@ from lightning_diffal.arguments import (
     finite_rows,
     skip_type_check,
 )
+from lightning_diffal.diffusion.graph_against_models import ModelPredictions
 from lightning_diffal.distributed import SINGLE_PROCESS, Ranks
 from lightning_diffal.graph.neighbor_graph import NeighborGraph, build_graph
 from lightning_diffal.labels import UNLABELED, check_labels, check_probabilities
@@ -68,6 +69,8 @@ class Snapshot:
     """The processes that share the neighbor search of `build_graph`, each with this same snapshot."""
     build_feature_graph: Callable[..., NeighborGraph] = build_graph
     """Makes the graph of the features, with the arguments of `build_graph`: the callback's keeps it over the rounds."""
+    earlier: ModelPredictions | None = None
+    """What models of earlier rounds said of points before these were labeled."""
 
     def __post_init__(self) -> None:
         detach_fields(self, "embeddings", "features", "logits")

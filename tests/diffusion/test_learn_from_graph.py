@@ -19,9 +19,8 @@ from lightning_diffal.diffusion.calibration import (
     lower_bound,
     reliability_bins,
 )
-from lightning_diffal.diffusion.graph_against_models import ModelPredictions
+from lightning_diffal.diffusion.graph_against_models import ModelPredictions, compare
 from lightning_diffal.diffusion.graph_labels import graph_labels
-from lightning_diffal.diffusion.learn_from_graph import fade
 from lightning_diffal.diffusion.leave_one_out import LeaveOneOut
 from tests import naive
 
@@ -83,17 +82,21 @@ def test_reliability_bins_by_hand():
 
 def test_models_that_know_more_than_the_graph_fade_it_out():
     graph_is_right = torch.arange(200) % 2 == 0  # 0.5
-    found, rows = left_out(torch.ones(200), graph_is_right), torch.arange(200)
-    assert fade(found, ModelPredictions(rows, torch.where(rows % 4 == 0, 1, 0))) == 1.0, "the model 0.25"
-    assert fade(found, ModelPredictions(rows, graph_is_right.long())) == 1.0, "equal"
-    assert fade(found, ModelPredictions(rows, torch.where(rows % 10 < 9, 1, 0))) == 0.0, "the model 0.9"
+    rows = torch.arange(200)
+
+    def fade(model):
+        return compare(rows, graph_is_right, torch.ones(200, dtype=torch.long), model).trust
+
+    assert fade(ModelPredictions(rows, torch.where(rows % 4 == 0, 1, 0))) == 1.0, "the model 0.25"
+    assert fade(ModelPredictions(rows, graph_is_right.long())) == 1.0, "equal"
+    assert fade(ModelPredictions(rows, torch.where(rows % 10 < 9, 1, 0))) == 0.0, "the model 0.9"
     late = torch.where(rows < 80, 0, 1)
-    assert fade(found, ModelPredictions(rows, late)) == 0.0, "the last 120 count"
+    assert fade(ModelPredictions(rows, late)) == 0.0, "the last 120 count"
     behind = torch.where(rows % 20 < 13, graph_is_right.long().clamp(min=(rows % 20 < 7).long()), graph_is_right.long())
     lead = (behind.double() - graph_is_right.double())[-120:]
     between = (0.2 - float(lead.mean()) + float(lead.std()) / 120**0.5) / 0.1
-    assert fade(found, ModelPredictions(rows, behind)) == pytest.approx(between), "the model 0.65"
-    assert fade(found, ModelPredictions(rows[:0], rows[:0])) == 1.0
+    assert fade(ModelPredictions(rows, behind)) == pytest.approx(between), "the model 0.65"
+    assert fade(ModelPredictions(rows[:0], rows[:0])) == 1.0
 
 
 def clusters(noise):

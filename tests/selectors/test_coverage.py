@@ -12,7 +12,7 @@ from lightning_diffal.diffusion.lazy_walk import LazyWalk
 from lightning_diffal.diffusion.sparse_rows import Entries
 from lightning_diffal.graph.neighbor_graph import symmetrized
 from lightning_diffal.selectors import CoverageSelector
-from lightning_diffal.selectors.coverage import imbalance, trusted_power
+from lightning_diffal.selectors.coverage import imbalance, trust_by_labels
 
 
 def dense_walk(graph, steps):
@@ -214,7 +214,7 @@ def test_uncertainty_counts_where_labels_follow_the_features_alone():
     powers = []
     for snapshot in (wrong, right):
         graph = build_graph(snapshot.features, 6)
-        powers.append(trusted_power(graph.symmetric, snapshot.labels, snapshot.labeled))
+        powers.append(trust_by_labels(graph.symmetric, torch.arange(200), snapshot).power)
         assert powers[-1] == pytest.approx(2 * skill(graph, snapshot))
     assert powers[0] < 0.5
     assert powers[1] > 1.5

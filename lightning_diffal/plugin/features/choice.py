@@ -92,7 +92,8 @@ def judge(
     best = max(accuracy, key=lambda name: accuracy[name])
     numbers = ", ".join(f"{name} {value:.3f}" for name, value in accuracy.items())
     reason = f"the leave-one-out accuracy of {len(state.pool.labeled)} labels ({numbers})"
-    compared = compare(left_out[best], earlier_predictions(state, device))
+    judged = left_out[best]
+    compared = compare(judged.rows, judged.correct, labels, earlier_predictions(state, device))
     if not trained or compared.count < 2:
         return best, accuracy, reason
     accuracy[EMBEDDING] = compared.models
