@@ -1,12 +1,14 @@
 """Diffused coverage against the same greedy choice with dense matrices."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from lightning_diffal import UNLABELED, Snapshot, build_graph
 from lightning_diffal.diffusion import coverage, stored_columns
+from lightning_diffal.diffusion.graph_against_models import ModelPredictions
 from lightning_diffal.diffusion.graph_labels import graph_labels
 from lightning_diffal.diffusion.lazy_walk import LazyWalk
 from lightning_diffal.diffusion.sparse_rows import Entries
@@ -42,16 +44,18 @@ def brute_force(snapshot, size, selector):
         one_hot = torch.eye(snapshot.num_classes, dtype=torch.float64)[snapshot.labels[known].long()]
         q = snapshot.logits.double().softmax(dim=1)
         q[known] = one_hot
-        q = weight @ q / weight.sum(dim=1, keepdim=True)
+        power, share = trust(graph, snapshot)
+        diffused = weight @ q / weight.sum(dim=1, keepdim=True)
+        q = share * diffused + (1 - share) * q
         q[known] = one_hot
         ordered = torch.nn.functional.pad(q, (0, 1)).sort(dim=1, descending=True).values
         unsure = 1 - (ordered[:, 0] - ordered[:, 1])
         unsure[unsure < 2.0**-40] = 0  # rounding errors
-        unsure = unsure ** (2 * skill(graph, snapshot) if selector.power is None else selector.power)
-        share = q.mean(dim=0)
-        balance = 1 - float(share.pow(-share).prod()) / len(share)  # the exponential of the entropy
+        unsure = unsure ** (power if selector.power is None else selector.power)
+        class_share = q.mean(dim=0)
+        balance = 1 - float(class_share.pow(-class_share).prod()) / len(class_share)  # the exponential of the entropy
         balance = balance if selector.class_balance is None else selector.class_balance
-        unsure = unsure * (q / share.clamp(min=1e-300) ** balance).sum(dim=1)
+        unsure = unsure * (q / class_share.clamp(min=1e-300) ** balance).sum(dim=1)
     reached = 1 - torch.exp(-rate * walk)
     cover = torch.nn.functional.pad(reached[:, known], (0, 1)).amax(dim=1)
     unsure = unsure * ~known
@@ -68,18 +72,37 @@ def brute_force(snapshot, size, selector):
     return chosen
 
 
-def skill(graph, snapshot):
-    """How much better than a guess a label is predicted from all others: one diffusion for each label left out."""
-    known = (snapshot.labels != UNLABELED).nonzero()[:, 0].tolist()
-    right = 0
-    for point in known:
+def predicted_by_graph(graph, snapshot, points):
+    """Whether each label is predicted from all others: one diffusion for each label left out."""
+    right = []
+    for point in points:
         others = snapshot.labels.clone()
         others[point] = UNLABELED
-        right += int(graph_labels(graph, others, snapshot.num_classes).labels[point] == snapshot.labels[point])
-    if not known:
-        return 0.0
-    guess = int(snapshot.labels[known].bincount().max())
-    return max(0, right - guess) / (len(known) - guess) if guess < len(known) else 0.0
+        right.append(int(graph_labels(graph, others, snapshot.num_classes).labels[point] == snapshot.labels[point]))
+    return right
+
+
+def better_than_guessing(right, labels):
+    guess = int(labels.bincount().max()) if len(labels) else 0
+    return max(0, sum(right) - guess) / (len(labels) - guess) if guess < len(labels) else 0.0
+
+
+def skill(graph, snapshot):
+    known = (snapshot.labels != UNLABELED).nonzero()[:, 0]
+    return better_than_guessing(predicted_by_graph(graph, snapshot, known.tolist()), snapshot.labels[known])
+
+
+def trust(graph, snapshot):
+    """The exponent, and the share of the diffused prediction, by the definition."""
+    power, earlier = 2 * skill(graph, snapshot), snapshot.earlier
+    if earlier is None:
+        return power, 1.0
+    truth = snapshot.labels[earlier.rows]
+    model = (earlier.predicted == truth).double()
+    lead = torch.tensor(predicted_by_graph(graph, snapshot, earlier.rows.tolist())) - model
+    error = float(lead.std()) / math.sqrt(len(lead))
+    share = min(1.0, max(0.0, (float(lead.mean()) + error + 0.2) / 0.1))
+    return max(power, 2 * better_than_guessing(model.tolist(), truth)), share
 
 
 def pool(n, d=3, known=8, classes=4, seed=0, model=True, **changes):
@@ -107,7 +130,20 @@ def striped_pool(n):
     return pool(n, d=1, known=n // 4, labels=torch.where(snapshot.labels == UNLABELED, UNLABELED, truth))
 
 
+def with_earlier(snapshot, right):
+    """Models of earlier rounds that were right about this share of the labeled points."""
+    rows = snapshot.labeled.flip(0)
+    generator = torch.Generator().manual_seed(0)
+    predicted = torch.where(
+        torch.rand(len(rows), generator=generator) < right, snapshot.labels[rows], (snapshot.labels[rows] + 1) % 4
+    )
+    return replace(snapshot, earlier=ModelPredictions(rows, predicted))
+
+
 CASES = {
+    "models that know more than the graph": (with_earlier(pool(300, known=40), 0.9), 12, {}),
+    "models that know a little more than the graph": (with_earlier(pool(300, known=60, seed=5), 0.5), 12, {}),
+    "models that know less than the graph": (with_earlier(striped_pool(200), 0.3), 10, {"neighbors": 6}),
     "two dozen labels": (pool(300, known=24), 12, {}),
     "one dimension, long walks": (pool(250, d=1, known=3), 10, {"neighbors": 3}),
     "walks of several steps": (pool(200, known=5), 10, {"neighbors": 4, "reach": 1.8, "rate": 2.0, "power": 1.0}),
@@ -207,6 +243,21 @@ def test_a_line_that_bounds_the_gain_is_above_it_and_touches_it():
     above = line - (left[:, None] - torch.exp(-cover)).clamp(min=0)
     assert (above >= -1e-12).all()
     assert (above[left > 0, 1:].amin(dim=1) < 1e-4).all()
+
+
+def test_what_models_knew_counts_as_far_as_it_was_right():
+    snapshot = pool(300, known=60, seed=5)
+    graph = build_graph(snapshot.features, 6)
+    trusts = [
+        trust_by_labels(graph.symmetric, torch.arange(300), with_earlier(snapshot, right)) for right in (0.3, 0.5, 0.9)
+    ]
+    powers, shares = [trust.power for trust in trusts], [trust.graph for trust in trusts]
+    assert powers == sorted(powers)
+    assert powers[0] < 0.5
+    assert powers[2] > 1.5
+    assert shares[0] == 1.0
+    assert 0 < shares[1] < 1
+    assert shares[2] == 0.0
 
 
 def test_uncertainty_counts_where_labels_follow_the_features_alone():
