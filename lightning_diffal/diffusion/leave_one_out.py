@@ -35,7 +35,7 @@ class LeaveOneOut:
     """Labeled points, each predicted as if it had no label."""
 
     rows: Int[Tensor, " s"]
-    """The points, in rising order: all labeled ones, or a sample."""
+    """The points: all labeled ones or a sample, in rising order, or those asked for."""
     labels: Int[Tensor, " s"]
     """Their labels."""
     predicted: Int[Tensor, " s"]
@@ -64,6 +64,7 @@ def leave_one_out(
     *,
     steps: int = STEPS,
     max_points: int = 256,
+    points: Int[Tensor, " s"] | None = None,
     keep_class_size: bool = False,
     class_balance: float = 0.0,
     generator: torch.Generator | None = None,
@@ -83,6 +84,7 @@ def leave_one_out(
         labels: Class of each node, -1 where unknown.
         max_points: With more labeled points, so many of them are drawn and predicted, still from all labels. The
             standard error of the accuracy is then at most 0.5 / √max_points.
+        points: These labeled points instead.
         keep_class_size: Multiply the mass of the point's own class, which has one of its m_c labels less than before,
             by 1 + 1 / (m_c - 1)². With two labels a class all others would be twice as strong, and the accuracy far
             lower than with all labels: 19% where it is 42% (docs/design.md).
@@ -94,7 +96,8 @@ def leave_one_out(
     """
     check_diffusion("leave_one_out", graph, labels, num_classes, steps, class_balance)
     check_count("leave_one_out", "max_points", max_points)
-    points = points_to_leave_out(labels, max_points, generator)
+    if points is None:
+        points = points_to_leave_out(labels, max_points, generator)
     # Products are three times as fast where neighbors are near in memory, too.
     order, _ = locality_order(graph.symmetric)
     graph, labels, rows = renumbered(graph.symmetric, order), labels.long()[order], order.argsort()[points]

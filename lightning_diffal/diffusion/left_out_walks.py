@@ -5,12 +5,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_diffal.diffusion.graph_labels import STEPS
+from lightning_diffal.diffusion.leave_one_out import leave_one_out
 from lightning_diffal.diffusion.sparse_rows import Entries
 from lightning_diffal.graph.neighbor_graph import NeighborGraph
 from lightning_diffal.labels import UNLABELED
 from lightning_diffal.numerics.precision import wide_dtype
 from lightning_diffal.numerics.sparse import csr
 
+# `leave_one_out` takes a product for each step, edge and class, and half of one for each point. Up to so many products,
+# some ten seconds, it is faster, twenty times in pools of 20,000 (docs/speed.md).
+DIFFUSED_PRODUCTS = 2e10
 # Walks are dropped at nodes where less than this share of all labels that they may still find is found. Points that are
 # not decided then are followed again, with the next.
 NEGLIGIBLE = (1e-4, 1e-5, 1e-6, 1e-7, 0.0)
@@ -29,22 +33,25 @@ def predicted_right(
 ) -> Bool[Tensor, " s"]:
     """Whether the class that diffuses to these labeled points from the labels of all others is their own.
 
-    That is `leave_one_out(...).correct`, without the masses of all classes. h_c is the probability that a walk from the
-    point ends in T steps at another point with a label of class c. So the walks from the points are followed, as rows
-    of a sparse matrix. Let q_j be the probability that a walk from j finds any label in the steps that are left. What
-    is still to come is at most Σ_j u_j q_j: a point is decided when its own class or another one leads by more. For
-    the same reason a walk can be dropped where u_j q_j is small.
+    That is `leave_one_out(...).correct`, which a large pool with many classes gets without the masses of all classes.
+    h_c is the probability that a walk from the point ends in T steps at another point with a label of class c. So the
+    walks u from the points are followed, as rows of a sparse matrix. Let q_j be the probability that a walk from j
+    finds any label in the steps that are left. What is still to come is at most Σ_j u_j q_j: a point is decided when
+    its own class or another one leads by more. For the same reason a walk can be dropped where u_j q_j is small.
 
     Args:
         graph: Symmetric. Products are several times as fast where neighbors are near in memory.
 
-    Cost: O(steps · edges), then the edges of the nodes that most of a walk passes, which hardly depend on the size of
-    the graph; in the worst case, where classes are nearly equal, all edges for each such point and step. Memory: 12
-    bytes an edge, 60 a node and 200 MB.
+    Cost: that of `leave_one_out` up to `DIFFUSED_PRODUCTS`. Above, O(steps · edges), then the edges of the nodes that
+    most of a walk passes, which hardly depend on the size of the graph; in the worst case, where classes are nearly
+    equal, all edges for each such point and step. Memory: 12 bytes an edge, 60 a node and 200 MB.
     """
     found = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
     if len(rows) == 0:
         return found
+    num_classes = int(labels.max()) + 1
+    if steps * len(graph.col) * (num_classes + len(rows) / 2) <= DIFFUSED_PRODUCTS:
+        return leave_one_out(graph, labels, num_classes, steps=steps, points=rows).correct
     walks = LeftOutWalks(graph, labels, steps)
     waiting = torch.arange(len(rows), device=rows.device)
     for share in NEGLIGIBLE:

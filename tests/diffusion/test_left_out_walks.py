@@ -17,16 +17,18 @@ from tests.diffusion.test_graph_labels import dense_masses, expected_margin
 
 @given(
     n=st.integers(6, 30), k=st.integers(1, 4), c=st.integers(1, 4), known=st.integers(1, 6), steps=st.integers(1, 12),
-    seed=st.integers(0, 2**31), shares=st.sampled_from([(0.0,), (1e-4, 0.0), (0.5, 0.1, 0.01, 0.0)]),
+    seed=st.integers(0, 2**31), shares=st.sampled_from([None, (0.0,), (1e-4, 0.0), (0.5, 0.1, 0.01, 0.0)]),
 )  # fmt: skip
 def test_a_point_is_predicted_right_if_its_class_has_the_most_mass_without_its_label(
     n, k, c, known, steps, seed, shares
 ):
     graph, labels = pool(n, k=k, c=c, known=known, seed=seed)
-    rows = (labels >= 0).nonzero()[:, 0]
+    rows = (labels >= 0).nonzero()[:, 0].flip(0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(left_out_walks, "NEGLIGIBLE", shares)
-        patch.setattr(left_out_walks, "WALK_ENTRIES", 50)
+        if shares is not None:  # else all classes are diffused
+            patch.setattr(left_out_walks, "DIFFUSED_PRODUCTS", 0)
+            patch.setattr(left_out_walks, "NEGLIGIBLE", shares)
+            patch.setattr(left_out_walks, "WALK_ENTRIES", 50)
         right = predicted_right(graph.symmetric, labels, rows, steps=steps)
     for row, found in zip(rows.tolist(), right.tolist(), strict=True):
         others = labels.numpy().copy()
@@ -38,6 +40,13 @@ def test_a_point_is_predicted_right_if_its_class_has_the_most_mass_without_its_l
             assert found == (mass.argmax() == labels[row])
 
 
+@pytest.fixture(params=["diffused", "walks"])
+def products(request, monkeypatch):
+    if request.param == "walks":
+        monkeypatch.setattr(left_out_walks, "DIFFUSED_PRODUCTS", 0)
+
+
+@pytest.mark.usefixtures("products")
 def test_of_equal_classes_the_lowest_is_predicted():
     # A star: its center and two of its four points have class 1, the other two class 0.
     crow, col = torch.tensor([0, 4, 5, 6, 7, 8]), torch.tensor([1, 2, 3, 4, 0, 0, 0, 0])
@@ -47,6 +56,7 @@ def test_of_equal_classes_the_lowest_is_predicted():
     assert predicted_right(graph, 1 - labels, torch.tensor([0]), steps=1).tolist() == [True]
 
 
+@pytest.mark.usefixtures("products")
 def test_without_labels_nothing_is_predicted():
     graph, labels = build_graph(torch.randn(20, 2), 3).symmetric, torch.full((20,), -1)
     assert len(predicted_right(graph, labels, torch.tensor([], dtype=torch.long))) == 0
@@ -69,6 +79,7 @@ def test_it_agrees_with_leave_one_out_and_looks_at_few_nodes(monkeypatch):
         return product
 
     monkeypatch.setattr(Entries, "times", counted)
+    monkeypatch.setattr(left_out_walks, "DIFFUSED_PRODUCTS", 0)
     right = predicted_right(graph, labels, expected.rows)
     assert torch.equal(right, expected.correct)
     assert 0.5 < float(right.double().mean()) < 1
