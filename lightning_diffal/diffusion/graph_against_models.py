@@ -9,9 +9,8 @@ from torch import Tensor
 
 # Points asked last that are compared: enough for a standard error of 0.06, and not of old models.
 RECENT = 120
-# How far the graph may be behind the models there: it is asked where it is unsure, and training corrects some of its
-# errors. By trials on spoiled features (docs/design.md), learning from it helps at 0.15 behind and hurts at 0.25.
-TOLERATED, FADED = 0.1, 0.2
+# Behind the models by so much more than is tolerated, the graph counts for nothing.
+FADED = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +27,6 @@ class Comparison:
 
     count: int
     """Of these points."""
-    guess: float
-    """The share of their most frequent class."""
     models: float
     """The share that the models predicted right before the points were labeled."""
     lead: float
@@ -37,18 +34,13 @@ class Comparison:
     standard_error: float
     """Of the lead."""
 
-    @property
-    def trust(self) -> float:
-        """1 while the graph predicts these points nearly as well as the models did, 0 where it is far worse.
+    def trust(self, tolerated: float) -> float:
+        """1 while the graph is behind the models by less than what is tolerated, 0 where it is by 0.1 more.
 
         The standard error of the difference is granted to the graph, whose predictions are of few points at first.
         """
-        return min(1.0, max(0.0, (self.lead + self.standard_error + FADED) / (FADED - TOLERATED)))
-
-    @property
-    def model_skill(self) -> float:
-        """How much better than guessing the models are: (a - b) / (1 - b), or 0."""
-        return skill(self.models, self.guess)
+        behind = -self.lead - self.standard_error - tolerated
+        return min(1.0, max(0.0, 1 - behind / FADED))
 
 
 def compare(
@@ -68,12 +60,11 @@ def compare(
     position = place[model.rows]
     asked, predicted = model.rows[position >= 0][-RECENT:], model.predicted[position >= 0][-RECENT:]
     if len(asked) < 2:
-        return Comparison(len(asked), 1.0, 0.0, 0.0, 0.0)
+        return Comparison(len(asked), 0.0, 0.0, 0.0)
     models_right = (predicted == labels[asked]).double()
     better = right[place[asked]].double() - models_right
     error = float(better.std()) / math.sqrt(len(asked))
-    guess = float(labels[asked].long().bincount().amax()) / len(asked)
-    return Comparison(len(asked), guess, float(models_right.mean()), float(better.mean()), error)
+    return Comparison(len(asked), float(models_right.mean()), float(better.mean()), error)
 
 
 def skill(accuracy: float, guess: float) -> float:

@@ -48,7 +48,7 @@ class LazyWalk:
         length = torch.cat([graph.degree + 1, torch.ones_like(rows)])
         whole = math.floor(steps)
         self.hops = [Entries(length, col, step)] * whole
-        if steps > whole:
+        if steps > whole or whole == 0:
             last = step * (steps - whole)
             last[self_edge] += 1 - (steps - whole)
             last[num_edges + n :] += 1 - (steps - whole)

@@ -24,21 +24,23 @@ from lightning_diffal.selectors.base import BatchSelector
 from lightning_diffal.selectors.query import Query
 from lightning_diffal.selectors.snapshot import Snapshot
 
-# Labeled points that are left out to find the exponent: it is off by 0.1 at most, about.
+# Labeled points that are left out to find the skill of the graph: it is off by 0.1 at most, about.
 LEFT_OUT = 128
+# The best exponent of the uncertainty on MNIST and CIFAR-10, among ½ to 3.
+POWER = 2.0
 
 
 @dataclass(frozen=True)
-class Trust:
-    """What the labels there are say of the graph and of the models."""
+class GraphQuality:
+    """What the labels there are say of the graph."""
 
-    power: float
-    """The exponent of the uncertainty."""
-    graph: float
-    """The share of the diffused prediction beside the model's own."""
+    skill: float
+    """How much better than guessing it predicts them, from 0 to 1."""
+    trust: float
+    """1, or less where the models know more."""
 
 
-NO_MODEL = Trust(power=0.0, graph=1.0)
+WITHOUT_LABELS = GraphQuality(skill=0.0, trust=1.0)
 
 
 @skip_type_check
@@ -55,13 +57,13 @@ class CoverageSelector(BatchSelector):
     * The exponent: p = 2 (a - b) / (1 - b), not below 0, where a is the `leave_one_out` accuracy of the labels that
       diffuse on this graph, and b the share of the largest class. Where labels do not follow the features, nothing near
       an uncertain point is learned from it, and all points count the same.
-    * The models of earlier rounds, by what they said of points before these were labeled: p is that of the models
-      where it is larger, with a and b of the last 120 of these points. And where the graph predicts the same points far
-      worse than the models did, q = w M f + (1 - w) f: w is 1 while it is behind by less than 0.1, apart from the
-      standard error, and 0 from 0.2 on.
     * The balance: U_i is multiplied by Σ_c q_ic / n_c^g, with n_c = Σ_j q_jc the predicted sizes of the classes and
       g = 1 - e^H / c, where H is the entropy of n_c / n and so e^H the number of classes that would be as diverse. With
       equally large classes g is 0; the more they differ, the more do points of rare ones count.
+    * Where models know more than the graph: both are compared on the points asked last, by what models said before
+      these were labeled. While the graph is not surely worse (by a standard error), w = 1; where it is by 0.1 more,
+      w = 0. The walk has w t steps, q is w M f + (1 - w) f, p and g become w p + (1 - w) 2 and w g. So the choice goes
+      over to that of `MarginSelector`, which knows no graph.
     * The objective: F(L) = Σ_i U_i max_{l∈L} (1 - exp(-λ S_il)) with λ = n / (m + B), over the labeled and chosen
       points L: how well each point is covered by the best of them. It is monotone and submodular: choosing the largest
       gain each time, as here, reaches 1 - 1/e of the best.
@@ -73,8 +75,8 @@ class CoverageSelector(BatchSelector):
         neighbors: K. By default ⌈2 ln n⌉.
         rate: A factor of λ. Larger: a label covers more of the points around it.
         reach: A factor of log_K(n / (m + B)).
-        power: The exponent p of the uncertainty, instead of that by accuracy; 0 for coverage alone.
-        class_balance: The exponent g, instead of that by the predicted sizes: with 1 all classes count the same however
+        power: The exponent p of the uncertainty, whatever the accuracies; 0 for coverage alone.
+        class_balance: The exponent g, whatever the predicted sizes: with 1 all classes count the same however
             rare they are, with 0 all points do whatever their class.
 
     Needs features, or embeddings where there are none, and logits if there are any. Cost: `build_graph`, O(t · edges),
@@ -105,17 +107,17 @@ class CoverageSelector(BatchSelector):
         graph = snapshot.feature_graph(self.neighbors, timer)
         per_label = graph.num_nodes / (len(snapshot.labeled) + size)
         # Not less than 2 neighbors: the logarithm to the base of 1 is infinite.
-        steps = max(1.0, self.reach * math.log(per_label) / math.log(max(2, int(graph.degree.amax()))))
+        reach = max(1.0, self.reach * math.log(per_label) / math.log(max(2, int(graph.degree.amax()))))
         with timer.stage("walk"):
             # In float64, since equal walks have to stay equal: half the sum of two float32 numbers is rounded. And in
             # an order in which neighbors are near in memory.
             near = symmetrized(NeighborGraph(graph.crow, graph.col, graph.weight.to(wide_dtype(graph.device))))
             order, _ = locality_order(near)
             near, place = renumbered(near, order), order.argsort()
-            trust = trust_by_labels(near, place, snapshot) if snapshot.logits is not None else NO_MODEL
-            walk = LazyWalk(near, steps)
+            quality = graph_quality(near, place, snapshot)
+            walk = LazyWalk(near, quality.trust * reach)
             del near  # as large as all that is needed from here on
-            weight = self.weight(graph, snapshot, trust)
+            weight = self.weight(graph, snapshot, quality)
             coverage = GreedyCoverage(walk, weight[order], place[snapshot.labeled], self.rate * per_label, order)
         chosen, gains = torch.empty_like(snapshot.unlabeled[:size]), torch.empty_like(weight[:size])
         for number in timer.track_stage("query", range(size)):
@@ -123,19 +125,20 @@ class CoverageSelector(BatchSelector):
             chosen[number] = order[node]
         return Query.of(chosen, -gains)
 
-    def weight(self, graph: NeighborGraph, snapshot: Snapshot, trust: Trust) -> Float[Tensor, " n"]:
+    def weight(self, graph: NeighborGraph, snapshot: Snapshot, quality: GraphQuality) -> Float[Tensor, " n"]:
         """U, with all its factors."""
         if snapshot.logits is None:
             return torch.ones_like(snapshot.labels, dtype=wide_dtype(graph.device))
-        prediction = DiffusedPrediction(graph, snapshot.labels, snapshot.logits, trust.graph)
+        trust = quality.trust
+        prediction = DiffusedPrediction(graph, snapshot.labels, snapshot.logits, trust)
         uncertainty, class_size = prediction.uncertainty()
-        uncertainty.pow_(trust.power if self.power is None else self.power)
-        balance = imbalance(class_size) if self.class_balance is None else self.class_balance
+        uncertainty.pow_(POWER * (trust * quality.skill + 1 - trust) if self.power is None else self.power)
+        balance = trust * imbalance(class_size) if self.class_balance is None else self.class_balance
         return uncertainty * prediction.expectation(class_factors(class_size, balance))
 
 
-def trust_by_labels(near: NeighborGraph, place: Int[Tensor, " n"], snapshot: Snapshot) -> Trust:
-    """The exponent is 2, the best on MNIST and CIFAR-10, times the skill of the graph or of the models.
+def graph_quality(near: NeighborGraph, place: Int[Tensor, " n"], snapshot: Snapshot) -> GraphQuality:
+    """How well the graph predicts labels from the others, and whether the models of earlier rounds did better.
 
     Args:
         near: The symmetric graph.
@@ -143,17 +146,15 @@ def trust_by_labels(near: NeighborGraph, place: Int[Tensor, " n"], snapshot: Sna
     """
     labels, earlier = snapshot.labels, snapshot.earlier
     sample = rows = points_to_leave_out(labels, LEFT_OUT)
-    if len(sample) == 0:
-        return NO_MODEL
+    if len(sample) == 0 or snapshot.logits is None:
+        return WITHOUT_LABELS
     if earlier is not None:
         rows = torch.cat([sample, earlier.rows[-RECENT:]]).unique()
     right = predicted_right(near, labels[place.argsort()], place[rows])
     accuracy = float(right[torch.isin(rows, sample)].double().mean())
     graph_skill = skill(accuracy, float(labels[sample].long().bincount().amax()) / len(sample))
-    if earlier is None:
-        return Trust(2 * graph_skill, 1.0)
-    compared = compare(rows, right, labels, earlier)
-    return Trust(2 * max(graph_skill, compared.model_skill), compared.trust)
+    trust = 1.0 if earlier is None else compare(rows, right, labels, earlier).trust(tolerated=0.0)
+    return GraphQuality(graph_skill, trust)
 
 
 def imbalance(class_size: Float[Tensor, " c"]) -> float:

@@ -85,7 +85,7 @@ def test_models_that_know_more_than_the_graph_fade_it_out():
     rows = torch.arange(200)
 
     def fade(model):
-        return compare(rows, graph_is_right, torch.ones(200, dtype=torch.long), model).trust
+        return compare(rows, graph_is_right, torch.ones(200, dtype=torch.long), model).trust(0.1)
 
     assert fade(ModelPredictions(rows, torch.where(rows % 4 == 0, 1, 0))) == 1.0, "the model 0.25"
     assert fade(ModelPredictions(rows, graph_is_right.long())) == 1.0, "equal"

@@ -13,8 +13,8 @@ from lightning_diffal.diffusion.graph_labels import graph_labels
 from lightning_diffal.diffusion.lazy_walk import LazyWalk
 from lightning_diffal.diffusion.sparse_rows import Entries
 from lightning_diffal.graph.neighbor_graph import symmetrized
-from lightning_diffal.selectors import CoverageSelector
-from lightning_diffal.selectors.coverage import imbalance, trust_by_labels
+from lightning_diffal.selectors import CoverageSelector, MarginSelector
+from lightning_diffal.selectors.coverage import graph_quality, imbalance
 
 
 def dense_walk(graph, steps):
@@ -37,24 +37,25 @@ def brute_force(snapshot, size, selector):
     known = snapshot.labels != UNLABELED
     per_label = n / (int(known.sum()) + size)
     base = max(2, len(graph.col) // n)
-    walk, weight = dense_walk(graph, max(1, selector.reach * math.log(per_label) / math.log(base)))
+    believed = 1.0 if snapshot.logits is None else trust(graph, snapshot)
+    walk, weight = dense_walk(graph, believed * max(1, selector.reach * math.log(per_label) / math.log(base)))
     rate = selector.rate * per_label
     unsure = torch.ones(n, dtype=torch.float64)
     if snapshot.logits is not None:
         one_hot = torch.eye(snapshot.num_classes, dtype=torch.float64)[snapshot.labels[known].long()]
         q = snapshot.logits.double().softmax(dim=1)
         q[known] = one_hot
-        power, share = trust(graph, snapshot)
         diffused = weight @ q / weight.sum(dim=1, keepdim=True)
-        q = share * diffused + (1 - share) * q
+        q = believed * diffused + (1 - believed) * q
         q[known] = one_hot
         ordered = torch.nn.functional.pad(q, (0, 1)).sort(dim=1, descending=True).values
         unsure = 1 - (ordered[:, 0] - ordered[:, 1])
         unsure[unsure < 2.0**-40] = 0  # rounding errors
+        power = 2 * (believed * skill(graph, snapshot) + 1 - believed)
         unsure = unsure ** (power if selector.power is None else selector.power)
         class_share = q.mean(dim=0)
         balance = 1 - float(class_share.pow(-class_share).prod()) / len(class_share)  # the exponential of the entropy
-        balance = balance if selector.class_balance is None else selector.class_balance
+        balance = believed * balance if selector.class_balance is None else selector.class_balance
         unsure = unsure * (q / class_share.clamp(min=1e-300) ** balance).sum(dim=1)
     reached = 1 - torch.exp(-rate * walk)
     cover = torch.nn.functional.pad(reached[:, known], (0, 1)).amax(dim=1)
@@ -82,27 +83,23 @@ def predicted_by_graph(graph, snapshot, points):
     return right
 
 
-def better_than_guessing(right, labels):
-    guess = int(labels.bincount().max()) if len(labels) else 0
-    return max(0, sum(right) - guess) / (len(labels) - guess) if guess < len(labels) else 0.0
-
-
 def skill(graph, snapshot):
+    """How much better than a guess a label is predicted from all others."""
     known = (snapshot.labels != UNLABELED).nonzero()[:, 0]
-    return better_than_guessing(predicted_by_graph(graph, snapshot, known.tolist()), snapshot.labels[known])
+    right = sum(predicted_by_graph(graph, snapshot, known.tolist()))
+    guess = int(snapshot.labels[known].bincount().max()) if len(known) else 0
+    return max(0, right - guess) / (len(known) - guess) if guess < len(known) else 0.0
 
 
 def trust(graph, snapshot):
-    """The exponent, and the share of the diffused prediction, by the definition."""
-    power, earlier = 2 * skill(graph, snapshot), snapshot.earlier
+    """How far the graph is believed, by the definition."""
+    earlier = snapshot.earlier
     if earlier is None:
-        return power, 1.0
-    truth = snapshot.labels[earlier.rows]
-    model = (earlier.predicted == truth).double()
+        return 1.0
+    model = (earlier.predicted == snapshot.labels[earlier.rows]).double()
     lead = torch.tensor(predicted_by_graph(graph, snapshot, earlier.rows.tolist())) - model
     error = float(lead.std()) / math.sqrt(len(lead))
-    share = min(1.0, max(0.0, (float(lead.mean()) + error + 0.2) / 0.1))
-    return max(power, 2 * better_than_guessing(model.tolist(), truth)), share
+    return min(1.0, max(0.0, (float(lead.mean()) + error + 0.1) / 0.1))
 
 
 def pool(n, d=3, known=8, classes=4, seed=0, model=True, **changes):
@@ -245,30 +242,33 @@ def test_a_line_that_bounds_the_gain_is_above_it_and_touches_it():
     assert (above[left > 0, 1:].amin(dim=1) < 1e-4).all()
 
 
-def test_what_models_knew_counts_as_far_as_it_was_right():
-    snapshot = pool(300, known=60, seed=5)
+def quality_of(snapshot):
     graph = build_graph(snapshot.features, 6)
-    trusts = [
-        trust_by_labels(graph.symmetric, torch.arange(300), with_earlier(snapshot, right)) for right in (0.3, 0.5, 0.9)
-    ]
-    powers, shares = [trust.power for trust in trusts], [trust.graph for trust in trusts]
-    assert powers == sorted(powers)
-    assert powers[0] < 0.5
-    assert powers[2] > 1.5
-    assert shares[0] == 1.0
-    assert 0 < shares[1] < 1
-    assert shares[2] == 0.0
+    return graph_quality(graph.symmetric, torch.arange(graph.num_nodes), snapshot), graph
+
+
+def test_the_graph_is_believed_unless_models_knew_more():
+    snapshot = pool(300, known=60, seed=5)
+    trusts = [quality_of(with_earlier(snapshot, right))[0].trust for right in (0.2, 0.4, 0.9)]
+    assert trusts[0] == 1.0
+    assert 0 < trusts[1] < 1
+    assert trusts[2] == 0.0
+
+
+def test_where_models_know_all_and_the_graph_nothing_the_margin_is_asked_for():
+    snapshot = with_earlier(pool(300, known=60, seed=5), 1.0)
+    margin = MarginSelector()(snapshot, 15)
+    assert CoverageSelector(neighbors=6)(snapshot, 15).indices.tolist() == margin.indices.tolist()
 
 
 def test_uncertainty_counts_where_labels_follow_the_features_alone():
-    wrong, right = pool(200, known=50), striped_pool(200)
-    powers = []
-    for snapshot in (wrong, right):
-        graph = build_graph(snapshot.features, 6)
-        powers.append(trust_by_labels(graph.symmetric, torch.arange(200), snapshot).power)
-        assert powers[-1] == pytest.approx(2 * skill(graph, snapshot))
-    assert powers[0] < 0.5
-    assert powers[1] > 1.5
+    skills = []
+    for snapshot in (pool(200, known=50), striped_pool(200)):
+        quality, graph = quality_of(snapshot)
+        skills.append(quality.skill)
+        assert quality.skill == pytest.approx(skill(graph, snapshot))
+    assert skills[0] < 0.25
+    assert skills[1] > 0.75
 
 
 def test_a_class_that_is_predicted_rarely_is_asked_for_first():
