@@ -35,6 +35,7 @@ SHORT = {
     "bench_round_vs_fit": "--repeats 1",
     "bench_selectors_vs_peers": "--folder TEMPORARY --sizes 10000 --repeats 1 --selectors random margin badge",
     "bench_several_ranks_vs_one": "--repeats 1 --points 20000",
+    "bench_small_data_sets": "--data-sets moons --selectors coverage --seeds 1",
     "bench_shortcuts_vs_accuracy": "--data DATA --out TEMPORARY --studies mnist-fc --seeds 1 --budget 40",
 }
 MINUTES = 14.0

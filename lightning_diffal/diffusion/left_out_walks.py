@@ -12,9 +12,11 @@ from lightning_diffal.labels import UNLABELED
 from lightning_diffal.numerics.precision import wide_dtype
 from lightning_diffal.numerics.sparse import csr
 
-# `leave_one_out` takes a product for each step, edge and class, and half of one for each point. Up to so many products,
-# some ten seconds, it is faster, twenty times in pools of 20,000 (docs/speed.md).
-DIFFUSED_PRODUCTS = 2e10
+# `leave_one_out` takes a product for each step, edge and class, and half of one for each point. So many take a second,
+# and walks, which may take twenty times as long (docs/speed.md), are not worth a try.
+FEW_PRODUCTS = 4e9
+# A product of sparse rows takes as long as about so many of these. Walks are followed for as long as diffusion takes.
+SPARSE_PRODUCT = 40
 # Walks are dropped at nodes where less than this share of all labels that they may still find is found. Points that are
 # not decided then are followed again, with the next.
 NEGLIGIBLE = (1e-4, 1e-5, 1e-6, 1e-7, 0.0)
@@ -42,36 +44,42 @@ def predicted_right(
     Args:
         graph: Symmetric. Products are several times as fast where neighbors are near in memory.
 
-    Cost: that of `leave_one_out` up to `DIFFUSED_PRODUCTS`. Above, O(steps · edges), then the edges of the nodes that
-    most of a walk passes, which hardly depend on the size of the graph; in the worst case, where classes are nearly
-    equal, all edges for each such point and step. Memory: 12 bytes an edge, 60 a node and 200 MB.
+    What walks have not decided when they took as long as `leave_one_out` would take, about, it does decide, as it
+    does in smaller pools from the start.
+
+    Cost: at most about twice that of `leave_one_out`, often a fifth of it in large pools: O(steps · edges), then the
+    edges of the nodes that most of a walk passes, which hardly depend on the size of the graph where labels are near.
+    Memory: 12 bytes an edge, 60 a node and 200 MB.
     """
     found = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
     if len(rows) == 0:
         return found
     num_classes = int(labels.max()) + 1
-    if steps * len(graph.col) * (num_classes + len(rows) / 2) <= DIFFUSED_PRODUCTS:
-        return leave_one_out(graph, labels, num_classes, steps=steps, points=rows).correct
-    walks = LeftOutWalks(graph, labels, steps)
     waiting = torch.arange(len(rows), device=rows.device)
-    for share in NEGLIGIBLE:
-        entries = min(graph.num_nodes, PER_NODE / share if share else graph.num_nodes)
-        undecided = []
-        for some in waiting.split(max(1, int(WALK_ENTRIES / entries))):
-            right, decided = walks.follow(rows[some], share)
-            found[some] = right
-            undecided.append(some[~decided])
-        waiting = torch.cat(undecided)
-        if len(waiting) == 0:
-            break
+    products = steps * len(graph.col) * (num_classes + len(rows) / 2)
+    if products > FEW_PRODUCTS:
+        walks = LeftOutWalks(graph, labels, steps, products / SPARSE_PRODUCT)
+        for share in NEGLIGIBLE:
+            entries = min(graph.num_nodes, PER_NODE / share if share else graph.num_nodes)
+            undecided = []
+            for some in waiting.split(max(1, int(WALK_ENTRIES / entries))):
+                right, decided = walks.follow(rows[some], share)
+                found[some] = right
+                undecided.append(some[~decided])
+            waiting = torch.cat(undecided)
+            if len(waiting) == 0:
+                return found
+    left_out = leave_one_out(graph, labels, num_classes, steps=steps, points=rows[waiting])
+    found[waiting] = left_out.correct
     return found
 
 
 class LeftOutWalks:
     """Walks that end at labels, but not at the label of the point they start from."""
 
-    def __init__(self, graph: NeighborGraph, labels: Int[Tensor, " n"], steps: int) -> None:
+    def __init__(self, graph: NeighborGraph, labels: Int[Tensor, " n"], steps: int, max_products: float) -> None:
         self.steps, self.degree = steps, graph.wide_influence
+        self.products_left = max_products
         classes, self.label = labels.long().unique(return_inverse=True)
         self.num_classes = len(classes)
         if bool((classes == UNLABELED).any()):  # it is the first
@@ -93,13 +101,19 @@ class LeftOutWalks:
         return self.finds[-(-steps // STEPS_AT_A_TIME) - 1][nodes].to(self.degree.dtype)
 
     def follow(self, rows: Int[Tensor, " s"], share: float) -> tuple[Bool[Tensor, " s"], Bool[Tensor, " s"]]:
-        """Whether the class of each row is that of the point, and whether that is certain."""
+        """Whether the class of each row is that of the point, and whether that is certain.
+
+        No more walks are followed once they took `max_products` in all.
+        """
         own, most = self.label[rows], self.may_find(rows, self.steps)
         found = most.new_zeros(len(rows), self.num_classes)
         dropped, right, decided = torch.zeros_like(most), torch.zeros_like(own, dtype=torch.bool), own < 0
         on = torch.arange(len(rows), device=rows.device)  # the walks that go on
         walk = Entries(torch.ones_like(rows), rows.to(self.edges.col.dtype), torch.ones_like(most))
         for left in reversed(range(self.steps)):
+            self.products_left -= int(self.edges.length[walk.col].sum())
+            if self.products_left < 0:
+                break
             walk = Entries(walk.length, walk.col, walk.value / self.degree[walk.col])
             walk = walk.times(self.edges, len(self.degree))
             start = on.repeat_interleave(walk.length)

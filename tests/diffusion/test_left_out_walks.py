@@ -18,15 +18,17 @@ from tests.diffusion.test_graph_labels import dense_masses, expected_margin
 @given(
     n=st.integers(6, 30), k=st.integers(1, 4), c=st.integers(1, 4), known=st.integers(1, 6), steps=st.integers(1, 12),
     seed=st.integers(0, 2**31), shares=st.sampled_from([None, (0.0,), (1e-4, 0.0), (0.5, 0.1, 0.01, 0.0)]),
+    cost=st.sampled_from([1e-9, 1.0, 10.0]),
 )  # fmt: skip
 def test_a_point_is_predicted_right_if_its_class_has_the_most_mass_without_its_label(
-    n, k, c, known, steps, seed, shares
+    n, k, c, known, steps, seed, shares, cost
 ):
     graph, labels = pool(n, k=k, c=c, known=known, seed=seed)
     rows = (labels >= 0).nonzero()[:, 0].flip(0)
     with pytest.MonkeyPatch.context() as patch:
         if shares is not None:  # else all classes are diffused
-            patch.setattr(left_out_walks, "DIFFUSED_PRODUCTS", 0)
+            patch.setattr(left_out_walks, "FEW_PRODUCTS", 0)
+            patch.setattr(left_out_walks, "SPARSE_PRODUCT", cost)
             patch.setattr(left_out_walks, "NEGLIGIBLE", shares)
             patch.setattr(left_out_walks, "WALK_ENTRIES", 50)
         right = predicted_right(graph.symmetric, labels, rows, steps=steps)
@@ -43,7 +45,8 @@ def test_a_point_is_predicted_right_if_its_class_has_the_most_mass_without_its_l
 @pytest.fixture(params=["diffused", "walks"])
 def products(request, monkeypatch):
     if request.param == "walks":
-        monkeypatch.setattr(left_out_walks, "DIFFUSED_PRODUCTS", 0)
+        monkeypatch.setattr(left_out_walks, "FEW_PRODUCTS", 0)
+        monkeypatch.setattr(left_out_walks, "SPARSE_PRODUCT", 1e-9)
 
 
 @pytest.mark.usefixtures("products")
@@ -79,7 +82,8 @@ def test_it_agrees_with_leave_one_out_and_looks_at_few_nodes(monkeypatch):
         return product
 
     monkeypatch.setattr(Entries, "times", counted)
-    monkeypatch.setattr(left_out_walks, "DIFFUSED_PRODUCTS", 0)
+    monkeypatch.setattr(left_out_walks, "FEW_PRODUCTS", 0)
+    monkeypatch.setattr(left_out_walks, "SPARSE_PRODUCT", 1e-9)
     right = predicted_right(graph, labels, expected.rows)
     assert torch.equal(right, expected.correct)
     assert 0.5 < float(right.double().mean()) < 1
@@ -89,7 +93,7 @@ def test_it_agrees_with_leave_one_out_and_looks_at_few_nodes(monkeypatch):
 def test_the_reach_of_walks_is_never_below_the_truth():
     graph, labels = pool(40, k=3, c=3, known=10)
     graph = graph.symmetric
-    walks = left_out_walks.LeftOutWalks(graph, labels, 9)
+    walks = left_out_walks.LeftOutWalks(graph, labels, 9, 1e9)
     for row in (labels >= 0).nonzero()[:, 0].tolist():
         others = labels.clone()
         others[row] = -1
