@@ -371,6 +371,24 @@ def test_any_selector_and_nothing_computed_that_it_does_not_need(tmp_path):
     assert min(lines_of(tmp_path)[1]["indices"]) >= 120 - 17
 
 
+def test_a_selector_sees_what_models_predicted_of_the_points_asked_before(tmp_path):
+    seen = []
+
+    def surest(snapshot, size):
+        seen.append((snapshot.earlier, snapshot.logits.argmax(dim=1)))
+        return snapshot.unlabeled[snapshot.logits[snapshot.unlabeled].amax(dim=1).argsort(descending=True)][:size]
+
+    surest.needs = frozenset({"logits"})
+    active = ActiveLearning(query_size=8, budget=33, initial=9, selector=surest)
+    history = active.fit(quiet(tmp_path, active), Net(), datamodule=Data())
+    assert history.labels == [9, 17, 25, 33]
+    asked = [line["indices"] for line in lines_of(tmp_path)[1:4]]
+    rows, predicted = [], []
+    for indices, (earlier, prediction) in zip(asked, seen, strict=True):
+        assert (earlier.rows.tolist(), earlier.predicted.tolist()) == (rows, predicted)
+        rows, predicted = rows + indices, predicted + prediction[indices].tolist()
+
+
 def test_a_selector_cannot_ask_for_labels_it_does_not_choose(tmp_path):
     def peeks(snapshot, size, *, answer):
         answer(snapshot.unlabeled[:1])
