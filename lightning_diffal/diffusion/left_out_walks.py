@@ -1,4 +1,4 @@
-"""Whether the labels of all others predict a point rightly: walks from the point, followed as far as that needs."""
+"""Whether the labels of all others predict a point rightly, in large pools by walks from it, as far as that needs."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -39,13 +39,12 @@ def predicted_right(
     h_c is the probability that a walk from the point ends in T steps at another point with a label of class c. So the
     walks u from the points are followed, as rows of a sparse matrix. Let q_j be the probability that a walk from j
     finds any label in the steps that are left. What is still to come is at most Σ_j u_j q_j: a point is decided when
-    its own class or another one leads by more. For the same reason a walk can be dropped where u_j q_j is small.
+    its own class or another one leads by more. For the same reason a walk can be dropped where u_j q_j is small. What
+    walks have not decided when they took as long as `leave_one_out` would take, about, it does decide, as it does in
+    smaller pools from the start.
 
     Args:
         graph: Symmetric. Products are several times as fast where neighbors are near in memory.
-
-    What walks have not decided when they took as long as `leave_one_out` would take, about, it does decide, as it
-    does in smaller pools from the start.
 
     Cost: at most about twice that of `leave_one_out`, often a fifth of it in large pools: O(steps · edges), then the
     edges of the nodes that most of a walk passes, which hardly depend on the size of the graph where labels are near.

@@ -60,13 +60,13 @@ class CoverageSelector(BatchSelector):
     * The balance: U_i is multiplied by Σ_c q_ic / n_c^g, with n_c = Σ_j q_jc the predicted sizes of the classes and
       g = 1 - e^H / c, where H is the entropy of n_c / n and so e^H the number of classes that would be as diverse. With
       equally large classes g is 0; the more they differ, the more do points of rare ones count.
+    * The objective: F(L) = Σ_i U_i max_{l∈L} (1 - exp(-λ S_il)) with λ = n / (m + B), over the labeled and chosen
+      points L: how well each point is covered by the best of them. It is monotone and submodular: choosing the largest
+      gain each time, as here, reaches 1 - 1/e of the best.
     * Where models know more than the graph: both are compared on the points asked last, by what models said before
       these were labeled. While the graph is not surely worse (by a standard error), w = 1; where it is by 0.1 more,
       w = 0. The walk has w t steps, q is w M f + (1 - w) f, p and g become w p + (1 - w) 2 and w g. So the choice goes
       over to that of `MarginSelector`, which knows no graph.
-    * The objective: F(L) = Σ_i U_i max_{l∈L} (1 - exp(-λ S_il)) with λ = n / (m + B), over the labeled and chosen
-      points L: how well each point is covered by the best of them. It is monotone and submodular: choosing the largest
-      gain each time, as here, reaches 1 - 1/e of the best.
 
     The scores are these gains, negative; ties go to the lower index. A first query without labels or model is no
     special case.
