@@ -118,8 +118,8 @@ def main() -> None:
     lines, study, out = PAGE.read_text().splitlines(), ("", False), []
     inside = False
     for line in lines:
-        if found := re.match(r"`lightning-diffal run (\S+)", line):
-            study = (found[1], "--shrink-below 0" in line)
+        if found := re.match(r"`lightning-diffal run (\S+)(?: --dataset (\w+))?", line):
+            study = ("-".join(filter(None, found.groups())), "--shrink-below 0" in line)
         if inside and line.startswith("|"):
             continue
         inside = False
