@@ -65,7 +65,7 @@ def test_the_tables_of_accuracy_are_those_of_the_result_files(results):
         expected.append([row_of(name, selectors[name]) for name in best_first])
     written = [rows for head, _, *rows in tables(PAGE) if head[-1] == "seconds a run"]
     assert sorted(written) == sorted(expected)
-    assert len(written) == 8
+    assert len(written) == 10
 
 
 def row_of(selector, runs):
