@@ -34,6 +34,11 @@ class Comparison:
     standard_error: float
     """Of the lead."""
 
+    @property
+    def ahead(self) -> float:
+        """1 where the graph leads by a standard error, 0 where it does not lead."""
+        return min(1.0, max(0.0, self.lead) / max(self.standard_error, 1e-9))
+
     def trust(self, tolerated: float) -> float:
         """1 while the graph is behind the models by less than what is tolerated, 0 where it is by 0.1 more.
 

@@ -18,6 +18,9 @@ from lightning_diffal.labels import UNLABELED
 # How far the graph may be behind the models: it is asked where it is unsure, and training corrects some of its errors.
 # By trials on spoiled features (docs/design.md), learning from it helps at 0.15 behind and hurts at 0.25.
 TOLERATED = 0.1
+# Labels in all, and of each class, up to which a network learns from the graph whether or not the graph is ahead. Where
+# the network could know more, three points for each label help up to about here and hurt beyond (docs/design.md).
+FEW, FEW_OF_A_CLASS = 300, 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,9 @@ class LearnFromGraph:
       Twice the skill (p - p₀) / (1 - p₀), at most 1, is the part of `share` that is used.
     * It fades to 0 where models of earlier rounds knew more: where they predicted the points asked last, before these
       were labeled, better than the graph does by 0.1 (all of it) to 0.2 (nothing).
+    * With more than m₀ labels, 30 of each class or 300 in all, whichever is more, (m₀ / m)² of it is left, unless the
+      graph is ahead of these models by a standard error (all of it; in between by less): models that learn from the
+      graph come near to its accuracy, also where they would have passed it.
 
     Args:
         fraction: This share of the points of each class is learned from, the surest first. By class, since the
@@ -103,8 +109,13 @@ class LearnFromGraph:
         """The points to learn from. Cost: `graph_labels` and `leave_one_out`."""
         left_out = self.leave_one_out(graph, labels, num_classes)
         share = self.share * min(1.0, 2 * sure_skill(left_out))
+        ahead = 0.0
         if model is not None:
-            share *= compare(left_out.rows, left_out.correct, labels, model).trust(TOLERATED)
+            comparison = compare(left_out.rows, left_out.correct, labels, model)
+            share *= comparison.trust(TOLERATED)
+            ahead = comparison.ahead
+        few, count = max(FEW, FEW_OF_A_CLASS * num_classes), int((labels != UNLABELED).sum())
+        share *= 1 - (1 - ahead) * (1 - (few / max(few, count)) ** 2)
         diffused = self.graph_labels(graph, labels, num_classes)
         confidence = torch.where((labels == UNLABELED) & (share > 0), diffused.confidence, 0.0)
         rows = surest_of_each_class(confidence.cpu(), diffused.labels.cpu(), self.fraction).to(confidence.device)

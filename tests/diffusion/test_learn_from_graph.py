@@ -19,7 +19,7 @@ from lightning_diffal.diffusion.calibration import (
     lower_bound,
     reliability_bins,
 )
-from lightning_diffal.diffusion.graph_against_models import ModelPredictions, compare
+from lightning_diffal.diffusion.graph_against_models import Comparison, ModelPredictions, compare
 from lightning_diffal.diffusion.graph_labels import graph_labels
 from lightning_diffal.diffusion.leave_one_out import LeaveOneOut
 from tests import naive
@@ -123,6 +123,31 @@ def test_of_each_class_the_surest_are_learned_from_where_the_graph_fits():
     none = LearnFromGraph().choose(*clusters(40.0)[:2], 3)
     assert len(none.rows) == 0
     assert none.share == 0
+
+
+def test_with_many_labels_less_is_learned_unless_the_graph_is_ahead():
+    graph, _, truth = clusters(1.0)
+
+    def share(count, num_classes=3, model=None):
+        labels = torch.where(torch.arange(600) < count, truth, -1)
+        return LearnFromGraph().choose(graph, labels, num_classes, model).share
+
+    assert share(300) == pytest.approx(3.0)
+    assert share(400) == pytest.approx(3.0 * (300 / 400) ** 2)
+    assert share(400, num_classes=12) == pytest.approx(3.0 * (360 / 400) ** 2)
+    asked = torch.arange(280, 400)
+    as_good = ModelPredictions(asked, truth[asked])
+    assert share(400, model=as_good) == pytest.approx(share(400))
+    wrong = torch.where(torch.arange(120) < 60, (truth[asked] + 1) % 3, truth[asked])
+    assert share(400, model=ModelPredictions(asked, wrong)) == pytest.approx(3.0)
+
+
+def test_the_graph_is_ahead_by_standard_errors():
+    assert Comparison(count=100, models=0.5, lead=0.02, standard_error=0.04).ahead == pytest.approx(0.5)
+    assert Comparison(count=100, models=0.5, lead=0.08, standard_error=0.04).ahead == 1.0
+    assert Comparison(count=100, models=0.5, lead=-0.02, standard_error=0.04).ahead == 0.0
+    assert Comparison(count=100, models=0.5, lead=0.5, standard_error=0.0).ahead == 1.0
+    assert Comparison(count=0, models=0.0, lead=0.0, standard_error=0.0).ahead == 0.0
 
 
 def test_in_many_steps_diffused_labels_are_those_of_graphlearnings_laplace():
