@@ -65,7 +65,7 @@ class LearnFromGraph:
       were labeled, better than the graph does by 0.1 (all of it) to 0.2 (nothing).
     * With more than m₀ labels, 30 of each class or 300 in all, whichever is more, (m₀ / m)² of it is left, unless the
       graph is ahead of these models by a standard error (all of it; in between by less): models that learn from the
-      graph come near to its accuracy, also where they would have passed it.
+      graph stay near its accuracy, also where they would have passed it.
 
     Args:
         fraction: This share of the points of each class is learned from, the surest first. By class, since the
@@ -115,7 +115,8 @@ class LearnFromGraph:
             share *= comparison.trust(TOLERATED)
             ahead = comparison.ahead
         few, count = max(FEW, FEW_OF_A_CLASS * num_classes), int((labels != UNLABELED).sum())
-        share *= 1 - (1 - ahead) * (1 - (few / max(few, count)) ** 2)
+        left = (few / max(few, count)) ** 2
+        share *= left + (1 - left) * ahead
         diffused = self.graph_labels(graph, labels, num_classes)
         confidence = torch.where((labels == UNLABELED) & (share > 0), diffused.confidence, 0.0)
         rows = surest_of_each_class(confidence.cpu(), diffused.labels.cpu(), self.fraction).to(confidence.device)
